@@ -1,0 +1,51 @@
+"""Commit records: one small JSON object a finished task, found by its expected name and never by a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shuffle_tasks.errors import StorageError
+from shuffle_tasks.storage.spec import RunSpec, TaskRef
+
+
+def record_key(stage: str, index: int) -> str:
+    """Return the key of the record of one task."""
+    return f"records/{stage}-{index:05d}.json"
+
+
+def write_record(ref: TaskRef, record: dict[str, Any]) -> dict[str, Any]:
+    """Write the record of a task after its data, and return it."""
+    record = {"stage": ref.stage, "task": ref.index, "plan_id": ref.plan_id, "run_id": ref.run_id, **record}
+    ref.spec().objects().put_json(record_key(ref.stage, ref.index), record)
+    return record
+
+
+def read_record(spec: RunSpec, stage: str, index: int) -> dict[str, Any] | None:
+    """Return the record of a task that finished under this very plan, or None."""
+    record = spec.objects().get_json(record_key(stage, index))
+    if not isinstance(record, dict) or record.get("plan_id") != spec.plan_id:
+        return None
+    return record
+
+
+def committed_records(spec: RunSpec, stage: str, tasks: int) -> list[dict[str, Any]]:
+    """Return the records of all tasks of a stage, in order.
+
+    Raises
+    ------
+    StorageError
+        If some are missing; all of them are named (up to ten).
+    """
+    records = [read_record(spec, stage, index) for index in range(tasks)]
+    missing = [index for index, record in enumerate(records) if record is None]
+    if missing:
+        raise StorageError(
+            f"{len(missing)} of {tasks} {stage} tasks have no commit record: {missing[:10]}; run the same command again"
+        )
+    return [record for record in records if record is not None]
+
+
+def add_up(records: Iterable[dict[str, Any]], name: str) -> int:
+    """Return the sum of one number over records."""
+    return sum(int(record.get(name, 0)) for record in records)
