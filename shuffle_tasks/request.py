@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from shuffle_tasks.errors import RequestError
 from shuffle_tasks.graph.cluster import Resources
@@ -19,9 +22,11 @@ from shuffle_tasks.planning.codec_choice import parse_codec
 from shuffle_tasks.planning.config import ShuffleConfig
 from shuffle_tasks.planning.facts import ArrayFacts, SourceFacts
 from shuffle_tasks.planning.levels import Sizes
+from shuffle_tasks.planning.memory import MAX_CHUNK_BYTES
 from shuffle_tasks.planning.plan import PILE_EXPANSION, Plan, build_plan, fitting_rows
 from shuffle_tasks.planning.sizes import format_bytes
 from shuffle_tasks.storage import tree
+from shuffle_tasks.storage.chunks import array_from_documents
 from shuffle_tasks.storage.layout import Nodes, TargetOptions, target_nodes, with_chunk_rows
 from shuffle_tasks.storage.objects import LocalObjects
 from shuffle_tasks.storage.sources import array_facts, open_source
@@ -174,6 +179,7 @@ def plan_request(request: Request, resources: Resources, key_bits: int = 64) -> 
     paths = tuple(array.path for array in source.rows)
     nodes = target_nodes(LocalObjects(source.url), source.nodes, paths, request.options)
     facts = [_target_facts(request, nodes, path) for path in paths]
+    _check_chunk_bytes(source, nodes, paths)
     plan = build_plan(
         source, facts, seed=config.seed, epoch=config.epoch, budget=resources.budget, slots=resources.slots,
         fixed=Sizes(config.pile_rows, config.scatter_rows, config.levels), target_bytes=_target_bytes(request),
@@ -184,6 +190,24 @@ def plan_request(request: Request, resources: Resources, key_bits: int = 64) -> 
         if rows != array.object_rows:
             nodes[array.path] = with_chunk_rows(nodes[array.path], rows)
     return plan, nodes
+
+
+def _check_chunk_bytes(source: SourceFacts, nodes: Nodes, paths: tuple[str, ...]) -> None:
+    """Refuse chunks that Blosc cannot take: those of the target, and a row, which is the least that a chunk of a pile holds."""
+    for facts in source.rows:
+        if facts.row_bytes > MAX_CHUNK_BYTES:
+            raise RequestError(
+                f"a row of {facts.path or 'the array'!r} has {format_bytes(facts.row_bytes)}: rows of more than "
+                f"{format_bytes(MAX_CHUNK_BYTES)} cannot be put into piles"
+            )
+    for path in paths:
+        array = array_from_documents(LocalObjects(source.url), path, nodes[path])
+        chunk_bytes = math.prod(array.chunks) * np.dtype(array.dtype).itemsize
+        if chunk_bytes > MAX_CHUNK_BYTES and "blosc" in json.dumps(nodes[path]):
+            raise RequestError(
+                f"a chunk of {path or 'the target'!r} would have {format_bytes(chunk_bytes)}, and Blosc takes at most "
+                f"{format_bytes(MAX_CHUNK_BYTES)}: choose fewer --chunk-rows or another --codec"
+            )
 
 
 def _target_facts(request: Request, nodes: Nodes, path: str) -> ArrayFacts:

@@ -18,8 +18,8 @@ SCATTER_ROW_BYTES = 96
 SHUFFLE_ROW_BYTES = 48
 """A row of shuffle: key, sort order, sorted key and sort scratch (8 each), slack for the sort's runs (16)."""
 
-PIECE_BYTES = 8 * 2**20
-"""Aim for the decoded bytes of one stored chunk of a pile segment."""
+PIECE_BYTES = 4 * 2**20
+"""Aim for the decoded bytes of one stored chunk of a pile segment: larger ones leave the cache, smaller ones cost more calls."""
 
 MAX_CHUNK_BYTES = 2**31 - 2**16
 """Blosc refuses larger buffers."""

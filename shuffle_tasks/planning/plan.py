@@ -216,7 +216,7 @@ def _variable_size(source: ArrayFacts, target: ArrayFacts) -> VariableSize:
         read_bytes=source.read_rows * row_cells * source.itemsize,
         source_rows=source.object_rows,
         unit_rows=target.object_rows,
-        unit_copies=3 if target.read_rows == target.object_rows else 5,
+        unit_copies=3 if target.read_rows == target.object_rows else 4,
     )
 
 

@@ -147,7 +147,9 @@ class Permutation:
         """
         chunk = checked_integer("chunk", chunk, 1, 2**63)
         batch = chunk * -(-BATCH_RANKS // chunk)
-        return (keys[at : at + chunk] for _, keys, _ in self._sorted(0, self.n, batch) for at in range(0, len(keys), chunk))
+        return (
+            keys[at : at + chunk] for _, keys, _ in self._sorted(0, self.n, batch) for at in range(0, len(keys), chunk)
+        )
 
     def _check_range(self, kind: str, start: int, stop: int) -> None:
         if not 0 <= start <= stop <= self.n:

@@ -19,6 +19,7 @@ from zarr.storage import LocalStore, StorePath
 from shuffle_tasks.errors import StorageError
 from shuffle_tasks.storage.codecs import ChunkCodec, chunk_codec
 from shuffle_tasks.storage.objects import LocalObjects
+from shuffle_tasks.storage.shards import ShardCodec, shard_codec
 
 Documents = Mapping[str, Any]
 """The metadata objects of one node by name: `zarr.json`, or `.zarray`, `.zgroup` and `.zattrs`."""
@@ -72,6 +73,7 @@ class ChunkedArray:
         self.bytes_read = 0
         self.bytes_written = 0
         self._codec: ChunkCodec | None = None if self.array.shards else chunk_codec(self.array)
+        self._shards: ShardCodec | None = shard_codec(self.array)
         fill = self.array.metadata.fill_value
         self._fill = np.zeros((), self.dtype) if fill is None else np.asarray(fill).astype(self.dtype)
 
@@ -103,7 +105,9 @@ class ChunkedArray:
             If a chunk is damaged, or (when strict) absent.
         """
         for index in self._grid(start, stop) if stop > start else ():
-            if self._codec is None:
+            if self._shards is not None:
+                self._read_shard(self._shards, index, start, stop, out)
+            elif self._codec is None:
                 self._read_through_zarr(index, start, stop, out)
             else:
                 self._read_object(index, start, stop, out)
@@ -117,6 +121,23 @@ class ChunkedArray:
             raise self._damaged(index, error) from error
         out[_shifted(box, start)] = values
         self.bytes_read += self.objects.size(self.key(index))
+
+    def _read_shard(self, codec: ShardCodec, index: tuple[int, ...], start: int, stop: int, out: NDArray[Any]) -> None:
+        box, key = self._box(index, start, stop), self.key(index)
+        if not self.objects.exists(key):
+            self._check_present(index)
+            out[_shifted(box, start)] = self._fill
+            return
+        within = _within(box, index, self.chunks)
+        try:
+            self.bytes_read += codec.read(
+                lambda at, size: self.objects.get_range(key, at, size) or b"",
+                within,
+                out[_shifted(box, start)],
+                self._fill,
+            )
+        except Exception as error:
+            raise self._damaged(index, error) from error
 
     def _read_object(self, index: tuple[int, ...], start: int, stop: int, out: NDArray[Any]) -> None:
         box = self._box(index, start, stop)
@@ -144,7 +165,7 @@ class ChunkedArray:
             raise ValueError(f"rows [{start}, {stop}) do not cover whole objects of {self.chunks[0]} rows")
         for index in self._grid(start, stop) if stop > start else ():
             box = self._box(index, start, stop)
-            if self._codec is None:
+            if self._codec is None and self._shards is None:
                 self.array[box] = rows[_shifted(box, start)]
                 self.bytes_written += self.objects.size(self.key(index))
             else:
@@ -152,10 +173,10 @@ class ChunkedArray:
 
     def write_object(self, index: tuple[int, ...], chunk: NDArray[Any]) -> None:
         """Encode and write one whole stored object, of shape `chunks`."""
-        if self._codec is None:
-            self.array[tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, self.chunks, strict=True))] = chunk
-            return
-        data = memoryview(self._codec.encode(chunk)).cast("B")
+        codec = self._shards or self._codec
+        if codec is None:
+            raise TypeError(f"the codecs of {self.path!r} are not known here: write rows, not objects")
+        data = memoryview(codec.encode(chunk)).cast("B")
         self.objects.put(self.key(index), data)
         self.bytes_written += data.nbytes
 

@@ -96,24 +96,27 @@ class ChunkCodec:
 def chunk_codec(array: zarr.Array[Any]) -> ChunkCodec | None:
     """Return the codec chain of `array`, or None if zarr-python must handle it (shards, filters, transposes, rare codecs)."""
     dtype = np.dtype(array.dtype)
-    if dtype.kind not in _FIXED_KINDS or dtype.hasobject or dtype.itemsize == 0:
-        return None
     if array.metadata.zarr_format == 2:
         return _v2_codec(array.metadata, dtype)
-    return _v3_codec([codec.to_dict() for codec in array.metadata.codecs], dtype)
+    return v3_codec([codec.to_dict() for codec in array.metadata.codecs], dtype)
+
+
+def _is_fixed(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in _FIXED_KINDS and not dtype.hasobject and dtype.itemsize > 0
 
 
 def _v2_codec(metadata: Any, dtype: np.dtype[Any]) -> ChunkCodec | None:
     compressor = metadata.compressor
-    if metadata.order != "C" and len(metadata.shape) > 1 or metadata.filters:
+    if (metadata.order != "C" and len(metadata.shape) > 1) or metadata.filters or not _is_fixed(dtype):
         return None
     if compressor is None:
         return ChunkCodec(dtype, ())
     return ChunkCodec(dtype, (compressor,)) if compressor.codec_id in _V2_COMPRESSORS else None
 
 
-def _v3_codec(chain: list[dict[str, Any]], dtype: np.dtype[Any]) -> ChunkCodec | None:
-    if not chain or chain[0]["name"] != "bytes":
+def v3_codec(chain: list[dict[str, Any]], dtype: np.dtype[Any]) -> ChunkCodec | None:
+    """Return the codec chain of Zarr 3 codec documents, or None if zarr-python must handle it."""
+    if not chain or chain[0]["name"] != "bytes" or not _is_fixed(dtype):
         return None
     endian = chain[0].get("configuration", {}).get("endian")
     stored = dtype.newbyteorder(">" if endian == "big" else "<")

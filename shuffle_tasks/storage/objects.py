@@ -36,6 +36,16 @@ class LocalObjects:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def get_range(self, key: str, offset: int, length: int) -> bytes | None:
+        """Return up to `length` bytes of an object from `offset` (negative: from its end), or None if there is no object."""
+        try:
+            with open(self.path(key), "rb", buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size + offset) if offset < 0 else min(offset, size))
+                return file.read(length)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
         """Write an object atomically, making its directories."""
         path = self.path(key)
