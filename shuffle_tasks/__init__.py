@@ -10,10 +10,11 @@ from shuffle_tasks.certificate import VerifyReport
 from shuffle_tasks.errors import CertificateError, RequestError, RunError, ShuffleError, StorageError
 from shuffle_tasks.planning.config import ShuffleConfig
 from shuffle_tasks.planning.plan import Plan
+from shuffle_tasks.preview import plan_shuffle
 from shuffle_tasks.provenance import read_provenance
 from shuffle_tasks.randomness import Permutation
 from shuffle_tasks.report import ShuffleReport
-from shuffle_tasks.run import STAGES, ShuffleRun, is_complete, plan_shuffle, run_shuffle
+from shuffle_tasks.run import STAGES, ShuffleRun, is_complete, run_shuffle
 from shuffle_tasks.verify import verify
 
 __all__ = [

@@ -73,7 +73,7 @@ MEANINGS = {
 
 
 def check_ascending(piles: Sequence[Mapping[str, Any]]) -> Check:
-    """Return the check that keys ascend from each pile to the next (inside a pile they were checked while it was shuffled)."""
+    """Return the check that keys ascend from each pile to the next; inside piles the shuffle checked them."""
     for number in range(1, len(piles)):
         if piles[number - 1]["last_key"] > piles[number]["first_key"]:
             return Check(

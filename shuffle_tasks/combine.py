@@ -1,4 +1,4 @@
-"""Combine: prove from the commit records that every source row is in exactly one pile, and write the index of the piles.
+"""Combine: prove from the commit records that every source row is in exactly one pile, and index the piles.
 
 Only records are read, found by their expected names; a missing one is an error and never an empty pile.
 """
@@ -18,7 +18,7 @@ from shuffle_tasks.storage.spec import RunSpec
 
 
 def stage_name(depth: int, spec: RunSpec) -> str:
-    """Return the name of a level's records: "scatter" for the first, "scatter-2" …, "consolidate" for the physical one."""
+    """Return the name of a level's records: "scatter", "scatter-2" …, "consolidate" for the physical one."""
     if depth and spec.plan.consolidation == "physical" and depth == len(spec.plan.levels) - 1:
         return "consolidate"
     return "scatter" if depth == 0 else f"scatter-{depth + 1}"
@@ -63,7 +63,8 @@ def _check_tasks(level: Level, records: list[dict[str, Any]]) -> None:
         start, stop = level.span(index)
         if rows != parts or (level.parents == 1 and rows != stop - start):
             raise CertificateError(
-                f"task {index} of source rows [{start}, {stop}) recorded {rows} rows and put {parts} into piles: rows were lost or repeated"
+                f"task {index} of source rows [{start}, {stop}) recorded {rows} rows and put {parts} "
+                "into piles: rows were lost or repeated"
             )
 
 
@@ -71,5 +72,6 @@ def _check_piles(level: Level, counts: NDArray[np.int64]) -> None:
     sizes = counts.sum(axis=0)
     for pile in np.flatnonzero(sizes != [level.pile_size(pile) for pile in range(level.piles)]).tolist():
         raise CertificateError(
-            f"pile {pile} holds {sizes[pile]} rows, and the plan says {level.pile_size(pile)}: rows were lost, repeated or misplaced"
+            f"pile {pile} holds {sizes[pile]} rows, and the plan says {level.pile_size(pile)}: "
+            "rows were lost, repeated or misplaced"
         )

@@ -1,4 +1,4 @@
-"""The plan stage's work on keys: exact pile borders and the rows of the largest segment, on the workers when n is large.
+"""The plan stage's work on keys: exact pile borders and largest segments, on the workers when n is large.
 
 No data is read: keys are a pure function of the row number.
 """
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_tasks.graph.execute import Executor
-from shuffle_tasks.planning.plan import Plan, project_peaks
+from shuffle_tasks.planning.peaks import project_peaks
+from shuffle_tasks.planning.plan import Plan
 from shuffle_tasks.randomness import (
     KeyStream,
     Located,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import functools
 import importlib.metadata
 import os
@@ -29,7 +29,7 @@ _PACKAGES = ("pileshuffle", "zarr", "numcodecs", "numpy", "xarray", "dask", "dis
 
 def new_run_id() -> str:
     """Return a name for an attempt: its time in UTC and eight random hex digits."""
-    return f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
+    return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
 
 
 def package_versions() -> dict[str, str]:
@@ -59,7 +59,7 @@ def start_record(request: Request, run_id: str, labels: Mapping[str, str]) -> di
         "version": RECORD_VERSION,
         "run_id": run_id,
         "status": "running",
-        "started": datetime.datetime.now(datetime.UTC).isoformat(),
+        "started": dt.datetime.now(dt.UTC).isoformat(),
         "request_digest": request.digest,
         "request": dict(request.terms),
         "sources": [
@@ -139,7 +139,8 @@ def read_records(target: str) -> dict[str, Any]:
         raise RequestError(f"the target {path} does not exist")
     if state == "uncommitted":
         raise RequestError(
-            f"the target {path} is not committed: its run has not finished; records of the attempts are in {mark.get('work')}/runs"
+            f"the target {path} is not committed: its run has not finished; "
+            f"records of the attempts are in {mark.get('work')}/runs"
         )
     objects = LocalObjects(path)
     root = tree.node_documents(objects, "") if os.path.isdir(path) else {}

@@ -48,10 +48,17 @@ class ShuffleReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return {
-            "status": self.status, "run_id": self.run_id, "target": self.target, "n": self.n, "seed": self.seed, "epoch": self.epoch,
-            "digests": dict(self.digests), "stages": {name: dict(stats) for name, stats in self.stages.items()},
-            "plan": dict(self.plan), "piles": self.piles,
-        }  # fmt: skip
+            "status": self.status,
+            "run_id": self.run_id,
+            "target": self.target,
+            "n": self.n,
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "digests": dict(self.digests),
+            "stages": {name: dict(stats) for name, stats in self.stages.items()},
+            "plan": dict(self.plan),
+            "piles": self.piles,
+        }
 
     def _repr_html_(self) -> str:
         facts = {
@@ -74,6 +81,14 @@ class ShuffleReport:
 def report_from_record(record: Mapping[str, Any], status: str | None = None) -> ShuffleReport:
     """Return the report that a provenance record of a complete run tells."""
     return ShuffleReport(
-        status=status or record["status"], run_id=record["run_id"], target=record["target"], n=record["n"], seed=record["seed"],
-        epoch=record["epoch"], digests=record["digests"], stages=record["stages"], plan=record["plan"], piles=record.get("piles"),
-    )  # fmt: skip
+        status=status or record["status"],
+        run_id=record["run_id"],
+        target=record["target"],
+        n=record["n"],
+        seed=record["seed"],
+        epoch=record["epoch"],
+        digests=record["digests"],
+        stages=record["stages"],
+        plan=record["plan"],
+        piles=record.get("piles"),
+    )

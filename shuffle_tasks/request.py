@@ -1,4 +1,4 @@
-"""From a request to a plan: look at source, target, disk and workers, and refuse what cannot work before any work starts.
+"""From a request to a plan: look at source, target, disk and workers, and refuse what cannot work.
 
 Nothing is read but metadata, and nothing is written.
 """
@@ -23,8 +23,9 @@ from shuffle_tasks.planning.config import ShuffleConfig
 from shuffle_tasks.planning.facts import ArrayFacts, SourceFacts
 from shuffle_tasks.planning.levels import Sizes
 from shuffle_tasks.planning.memory import MAX_CHUNK_BYTES
-from shuffle_tasks.planning.plan import PILE_EXPANSION, Plan, build_plan, fitting_rows
+from shuffle_tasks.planning.plan import PILE_EXPANSION, Plan, build_plan
 from shuffle_tasks.planning.sizes import format_bytes
+from shuffle_tasks.planning.units import fitting_rows
 from shuffle_tasks.storage import tree
 from shuffle_tasks.storage.chunks import array_from_documents
 from shuffle_tasks.storage.layout import Nodes, TargetOptions, target_nodes, with_chunk_rows
@@ -113,8 +114,14 @@ def _check_paths(source: str, target: str, work_root: str) -> None:
         name: os.path.realpath(path)
         for name, path in (("source", source), ("target", target), ("work directory", work_root))
     }
-    for inner, outer in (("target", "source"), ("source", "target"), ("work directory", "source"), ("source", "work directory"),
-                         ("work directory", "target"), ("target", "work directory")):  # fmt: skip
+    for inner, outer in (
+        ("target", "source"),
+        ("source", "target"),
+        ("work directory", "source"),
+        ("source", "work directory"),
+        ("work directory", "target"),
+        ("target", "work directory"),
+    ):
         if os.path.commonpath([real[inner], real[outer]]) == real[outer]:
             same = "is the same as" if real[inner] == real[outer] else "lies inside"
             raise RequestError(f"the {inner} {real[inner]} {same} the {outer} {real[outer]}: choose another place")
@@ -141,8 +148,9 @@ def check_target(request: Request) -> None:
         raise RequestError(f"the target {request.target} exists: choose another one, or replace it with --overwrite")
     if state == "uncommitted" and mark.get("request_digest") != request.digest:
         raise RequestError(
-            f"the target {request.target} holds an unfinished run of another request (digest {mark.get('request_digest')}, this one is "
-            f"{request.digest}): repeat that request to finish it, or discard it with --overwrite"
+            f"the target {request.target} holds an unfinished run of another request "
+            f"(digest {mark.get('request_digest')}, this one is {request.digest}): "
+            "repeat that request to finish it, or discard it with --overwrite"
         )
 
 
@@ -181,10 +189,17 @@ def plan_request(request: Request, resources: Resources, key_bits: int = 64) -> 
     facts = [_target_facts(request, nodes, path) for path in paths]
     _check_chunk_bytes(source, nodes, paths)
     plan = build_plan(
-        source, facts, seed=config.seed, epoch=config.epoch, budget=resources.budget, slots=resources.slots,
-        fixed=Sizes(config.pile_rows, config.scatter_rows, config.levels), target_bytes=_target_bytes(request),
-        keep_piles=config.keep_piles, key_bits=key_bits,
-    )  # fmt: skip
+        source,
+        facts,
+        seed=config.seed,
+        epoch=config.epoch,
+        budget=resources.budget,
+        slots=resources.slots,
+        fixed=Sizes(config.pile_rows, config.scatter_rows, config.levels),
+        target_bytes=_target_bytes(request),
+        keep_piles=config.keep_piles,
+        key_bits=key_bits,
+    )
     for array in facts:
         rows = fitting_rows(plan.pile_rows, array.object_rows, source.n)
         if rows != array.object_rows:
@@ -193,7 +208,7 @@ def plan_request(request: Request, resources: Resources, key_bits: int = 64) -> 
 
 
 def _check_chunk_bytes(source: SourceFacts, nodes: Nodes, paths: tuple[str, ...]) -> None:
-    """Refuse chunks that Blosc cannot take: those of the target, and a row, which is the least that a chunk of a pile holds."""
+    """Refuse what Blosc cannot take: chunks of the target, and a row, the least that a chunk of a pile holds."""
     for facts in source.rows:
         if facts.row_bytes > MAX_CHUNK_BYTES:
             raise RequestError(
@@ -240,9 +255,9 @@ def check_disk(request: Request, plan: Plan) -> None:
         free, need = shutil.disk_usage(place).free, devices[os.stat(place).st_dev]
         if need > free:
             raise RequestError(
-                f"the disk of {place} is too small: the target needs about {format_bytes(plan.target_bytes)} and the piles about "
-                f"{format_bytes(plan.temporary_bytes)}, {format_bytes(need)} of it here, and {format_bytes(free)} are free; "
-                "make room, or choose another --work-dir"
+                f"the disk of {place} is too small: the target needs about {format_bytes(plan.target_bytes)} "
+                f"and the piles about {format_bytes(plan.temporary_bytes)}, {format_bytes(need)} of it here, and "
+                f"{format_bytes(free)} are free; make room, or choose another --work-dir"
             )
 
 

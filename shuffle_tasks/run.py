@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
+import datetime as dt
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from shuffle_tasks.combine import combine_level, stage_name
-from shuffle_tasks.copying import copy_array
-from shuffle_tasks.errors import CertificateError, RequestError, ShuffleError
+from shuffle_tasks.completed import complete_record, is_complete
+from shuffle_tasks.errors import RequestError, ShuffleError
 from shuffle_tasks.graph import cluster
 from shuffle_tasks.graph.execute import DaskExecutor, Executor, SynchronousExecutor
 from shuffle_tasks.graph.progress import Observer, SilentObserver, StageStats
@@ -37,39 +36,25 @@ from shuffle_tasks.provenance import (
 )
 from shuffle_tasks.report import ShuffleReport, report_from_record
 from shuffle_tasks.request import Request, check_disk, check_target, open_request, plan_request
-from shuffle_tasks.scatter import rescatter_pile, scatter_span
-from shuffle_tasks.shuffle import shuffle_in_memory, shuffle_pile
+from shuffle_tasks.stages import StageRunner
 from shuffle_tasks.storage.layout import Nodes
 from shuffle_tasks.storage.objects import LocalObjects
 from shuffle_tasks.storage.piles import store_name
-from shuffle_tasks.storage.records import read_record
-from shuffle_tasks.storage.spec import RunSpec, TaskRef
+from shuffle_tasks.storage.spec import RunSpec
 from shuffle_tasks.storage.target import commit_target, swap_in
 from shuffle_tasks.stored_plan import adopt_or_store_plan
-from shuffle_tasks.verify import check_run, read_back_pile, run_digests
+from shuffle_tasks.verify import run_digests
+
+__all__ = ["STAGES", "ShuffleRun", "StageStats", "is_complete", "run_shuffle"]
 
 STAGES = ("plan", "scatter", "combine", "shuffle", "verify", "commit")
-
-
-def is_complete(config: ShuffleConfig) -> bool:
-    """Tell whether an identical request has finished, so that a run would have nothing to do."""
-    return not config.overwrite and complete_record(open_request(config)) is not None
-
-
-def complete_record(request: Request) -> Mapping[str, Any] | None:
-    """Return the record of a finished identical request in the target, or None."""
-    with contextlib.suppress(ShuffleError):
-        for record in read_records(request.target).values():
-            if record.get("request_digest") == request.digest and record.get("status") == "complete":
-                return dict(record)
-    return None
 
 
 class ShuffleRun:
     """One attempt at a shuffle, as a context manager.
 
-    Entering checks the request and starts (or connects to) the workers; leaving with an exception records the attempt as failed or
-    cancelled. What tasks have committed stays, and a later attempt goes on from there.
+    Entering checks the request and starts (or connects to) the workers; leaving with an exception records the attempt
+    as failed or cancelled. What tasks have committed stays, and a later attempt goes on from there.
 
     Parameters
     ----------
@@ -123,7 +108,7 @@ class ShuffleRun:
         self._request: Request
         self._nodes: Nodes
         self._executor: Executor
-        self._spec: RunSpec | None = None
+        self._stages: StageRunner
 
     def __enter__(self) -> Self:
         """Check the request, plan it, and get the workers."""
@@ -180,7 +165,7 @@ class ShuffleRun:
             self._stack.close()
 
     def _write_record(self, **changes: Any) -> None:
-        ended = datetime.datetime.now(datetime.UTC).isoformat()
+        ended = dt.datetime.now(dt.UTC).isoformat()
         stages = {name: stats.to_dict() for name, stats in self._stats.items()}
         self._record |= {"ended": ended, "stages": stages, **changes}
         write_attempt(self._request.work, self._record)
@@ -188,9 +173,7 @@ class ShuffleRun:
     @property
     def spec(self) -> RunSpec:
         """The stored plan; there is one after the stage "plan"."""
-        if self._spec is None:
-            raise RuntimeError('run_stage("plan") comes first')
-        return self._spec
+        return self._stages.spec
 
     def run_stage(self, name: str) -> StageStats:
         """Run one stage and return what it did; call the stages in the order of `STAGES`.
@@ -203,71 +186,56 @@ class ShuffleRun:
         if self.already_complete:
             return StageStats(name)
         start = time.perf_counter()
-        self._stats[name] = StageStats(name)
-        getattr(self, f"_stage_{name}")()
-        stats = dataclasses.replace(self._stats[name], seconds=round(time.perf_counter() - start, 6))
+        stats: StageStats = {
+            "plan": self._plan,
+            "scatter": self._scatter,
+            "combine": self._combine,
+            "shuffle": self._shuffle,
+            "verify": self._verify,
+            "commit": self._commit,
+        }[name]()
+        stats = dataclasses.replace(stats, seconds=round(time.perf_counter() - start, 6))
         self._stats[name] = stats
         self.observer.stage_finished(name, stats)
-        if name == "commit":
-            self._finish()
         return stats
 
-    def _stage_plan(self) -> None:
+    def _plan(self) -> StageStats:
         self.observer.stage_started("plan", 1)
-        self._spec = adopt_or_store_plan(self._request, self.plan, self._nodes, self._executor)
-        self.plan = self._spec.plan
-        self._record |= describe_plan(self._spec)
+        spec = adopt_or_store_plan(self._request, self.plan, self._nodes, self._executor)
+        self._stages = StageRunner(spec, self._executor, self.observer, self.run_id)
+        self.plan = spec.plan
+        self._record |= describe_plan(spec)
         for note in self.plan.notes:
             self.observer.note(note)
+        return StageStats("plan", tasks=1)
 
-    def _stage_scatter(self) -> None:
-        self._run_level(0, scatter_span) if self.plan.levels else self.observer.stage_started("scatter", 0)
-        for depth in range(1, self.plan.scatter_levels):
-            combine_level(self.spec, depth - 1)
-            self._run_level(depth, rescatter_pile)
+    def _scatter(self) -> StageStats:
+        return self._stages.scatter()
 
-    def _stage_combine(self) -> None:
-        levels = self.plan.levels
-        if self.plan.consolidation != "physical":
-            self.observer.stage_started("combine", len(levels[-1:]))
-            for depth in range(len(levels))[-1:]:
-                combine_level(self.spec, depth)
-            return
-        combine_level(self.spec, len(levels) - 2)
-        self._run_level(len(levels) - 1, rescatter_pile, "combine")
-        combine_level(self.spec, len(levels) - 1)
+    def _combine(self) -> StageStats:
+        return self._stages.combine()
 
-    def _run_level(self, depth: int, function: Callable[[TaskRef], dict[str, Any]], stage: str = "scatter") -> None:
-        name = stage_name(depth, self.spec)
-        self._run_tasks(stage, name, function, range(self.plan.levels[depth].tasks), depth)
+    def _shuffle(self) -> StageStats:
+        return self._stages.shuffle()
 
-    def _stage_shuffle(self) -> None:
-        function = shuffle_pile if self.plan.levels else shuffle_in_memory
-        self._run_tasks("shuffle", "shuffle", function, range(self.plan.piles))
-        self._run_tasks("shuffle", "copy", copy_array, range(len(self.spec.copies)))
-
-    def _stage_verify(self) -> None:
-        if self.config.verify_readback:
-            self._run_tasks("verify", "readback", read_back_pile, range(self.plan.piles))
-        else:
-            self.observer.stage_started("verify", 1)
-        certificate = check_run(self.spec)
+    def _verify(self) -> StageStats:
+        stats, certificate = self._stages.verify(readback=self.config.verify_readback)
         self._record |= {"certificate": certificate.to_dict(), "digests": run_digests(self.spec)}
-        failed = [f"{check.name}: {check.detail}" for check in certificate.checks if not check.ok]
-        if failed:
-            raise CertificateError("the certificate does not agree, the target is not committed; " + "; ".join(failed))
+        return stats
 
-    def _stage_commit(self) -> None:
+    def _commit(self) -> StageStats:
         self.observer.stage_started("commit", 1)
-        kept = f"{self.spec.work}/piles.zarr" if self.config.keep_piles and self.plan.levels else None
-        self._stats["commit"] = StageStats("commit", tasks=1)
+        spec = self.spec
+        kept = f"{spec.work}/piles.zarr" if self.config.keep_piles and self.plan.levels else None
         self._write_record(status="complete", piles=kept)
-        records = earlier_attempts(self.spec.work, self.run_id) | {self.run_id: self._record}
-        commit_target(self.spec.target_root, self.spec.target_nodes, records)
-        if self.spec.target_root != self.spec.target_url:
-            swap_in(self.spec.target_root, self.spec.target_url)
+        records = earlier_attempts(spec.work, self.run_id) | {self.run_id: self._record}
+        commit_target(spec.target_root, spec.target_nodes, records)
+        if spec.target_root != spec.target_url:
+            swap_in(spec.target_root, spec.target_url)
+        self._clean_up()
+        return StageStats("commit", tasks=1)
 
-    def _finish(self) -> None:
+    def _clean_up(self) -> None:
         """Remove what the run no longer needs."""
         work = LocalObjects(self.spec.work)
         if not self.config.keep_piles:
@@ -276,40 +244,6 @@ class ShuffleRun:
             return
         for depth in range(len(self.plan.levels) - 1):
             work.delete_tree(store_name(self.spec, depth))
-
-    def _run_tasks(
-        self,
-        stage: str,
-        name: str,
-        function: Callable[[TaskRef], dict[str, Any]],
-        indices: Iterable[int],
-        depth: int = 0,
-    ) -> None:
-        """Run the tasks of a stage that have no commit record yet."""
-        indices = list(indices)
-        todo = [index for index in indices if read_record(self.spec, name, index) is None]
-        done = len(indices) - len(todo)
-        self.observer.stage_started(stage, len(indices))
-        if done:
-            self.observer.note(f"{stage}: {done} of {len(indices)} tasks found done")
-        self._count(stage, tasks=len(indices), found_done=done)
-        refs = (TaskRef(self.spec.work, self.spec.plan_id, name, index, depth, self.run_id) for index in todo)
-        for record in self._executor.run(name, function, refs):
-            done += 1
-            self._count(
-                stage,
-                bytes_read=record["bytes_read"],
-                bytes_written=record["bytes_written"],
-                task_seconds=record["seconds"],
-                digest_seconds=record["parts"].get("digest", 0.0),
-            )
-            self.observer.task_finished(stage, done, len(indices))
-
-    def _count(self, stage: str, **more: float) -> None:
-        stats = self._stats[stage]
-        self._stats[stage] = dataclasses.replace(
-            stats, **{name: getattr(stats, name) + value for name, value in more.items()}
-        )
 
     def report(self) -> ShuffleReport:
         """Return the report of a complete run.
@@ -357,24 +291,3 @@ def run_shuffle(
         for stage in STAGES:
             run.run_stage(stage)
         return run.report()
-
-
-def plan_shuffle(config: ShuffleConfig) -> Plan:
-    """Return the plan of a shuffle: metadata is read, nothing is written.
-
-    Raises
-    ------
-    RequestError
-        If the request is wrong, or cannot work with the memory and the disks there are.
-    """
-    request = open_request(config)
-    if complete_record(request) is None:
-        check_target(request)
-    if config.scheduler in (None, "synchronous"):
-        resources = cluster.local_resources(config)
-    else:
-        with cluster.connect(str(config.scheduler)) as client:
-            resources = cluster.cluster_resources(client, config)
-    plan, _ = plan_request(request, resources)
-    check_disk(request, plan)
-    return plan

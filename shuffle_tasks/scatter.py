@@ -1,9 +1,10 @@
 """Scatter: one task reads a span of source rows, sorts them by key, and cuts them into one segment a pile.
 
-    source rows [start, stop)  →  keys  →  order  →  segment 0 | segment 1 | … | segment M-1      (each ascending by key)
+    source rows [start, stop)  →  keys  →  order  →  segment 0 | segment 1 | … | segment M-1      (each ascending by
+    key)
 
-The deeper levels do the same to the segments of one parent pile. Tasks are idempotent: the same task writes the same bytes to the same
-keys, and its commit record after them.
+The deeper levels do the same to the segments of one parent pile. Tasks are idempotent: the same task writes the same
+bytes to the same keys, and its commit record after them.
 """
 
 from __future__ import annotations
@@ -79,10 +80,14 @@ def scatter_span(ref: TaskRef) -> dict[str, Any]:
     return write_record(
         ref,
         {
-            "rows": stop - start, "counts": np.diff(cuts).tolist(), "digests": digests,
-            "bytes_read": bytes_read, "bytes_written": piles.bytes_written, **meter.summary(),
+            "rows": stop - start,
+            "counts": np.diff(cuts).tolist(),
+            "digests": digests,
+            "bytes_read": bytes_read,
+            "bytes_written": piles.bytes_written,
+            **meter.summary(),
         },
-    )  # fmt: skip
+    )
 
 
 def rescatter_pile(ref: TaskRef) -> dict[str, Any]:
@@ -116,10 +121,15 @@ def rescatter_pile(ref: TaskRef) -> dict[str, Any]:
     return write_record(
         ref,
         {
-            "rows": len(order), "first_pile": first, "span": span, "counts": np.diff(cuts).tolist(),
-            "bytes_read": parent.bytes_read, "bytes_written": child.bytes_written, **meter.summary(),
+            "rows": len(order),
+            "first_pile": first,
+            "span": span,
+            "counts": np.diff(cuts).tolist(),
+            "bytes_read": parent.bytes_read,
+            "bytes_written": child.bytes_written,
+            **meter.summary(),
         },
-    )  # fmt: skip
+    )
 
 
 def _parent_spans(parent: PileLevel, child: PileLevel, span: int) -> range:

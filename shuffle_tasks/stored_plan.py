@@ -59,8 +59,8 @@ def _check_memory(plan: Plan, budget: int) -> None:
     needed = max(plan.peaks.values())
     if needed > budget:
         raise RequestError(
-            f"this run was begun with a plan that needs {format_bytes(needed)} a worker, and a worker has {format_bytes(budget)}: "
-            f"give at least --memory {-(-needed // 2**20)}MiB times the number of workers"
+            f"this run was begun with a plan that needs {format_bytes(needed)} a worker, and a worker has "
+            f"{format_bytes(budget)}: give at least --memory {-(-needed // 2**20)}MiB times the number of workers"
         )
 
 
@@ -78,10 +78,18 @@ def _resume_target(spec: RunSpec) -> None:
 def _store(request: Request, plan: Plan, nodes: Nodes, root: str, executor: Executor) -> RunSpec:
     splitters = find_borders(plan, executor)
     draft = RunSpec(
-        request=request.terms, request_digest=request.digest, plan=fit_segments(plan, splitters, executor), source_url=request.source.url,
-        target_root=root, target_url=request.target, source_nodes=request.source.nodes, target_nodes=nodes,
-        copies=request.source.copies, splitters=splitters, work=request.work,
-    )  # fmt: skip
+        request=request.terms,
+        request_digest=request.digest,
+        plan=fit_segments(plan, splitters, executor),
+        source_url=request.source.url,
+        target_root=root,
+        target_url=request.target,
+        source_nodes=request.source.nodes,
+        target_nodes=nodes,
+        copies=request.source.copies,
+        splitters=splitters,
+        work=request.work,
+    )
     _fresh_target(draft)
     for depth in range(len(plan.levels)):
         create_piles(draft, depth)

@@ -1,4 +1,4 @@
-"""Verify: before the commit from the tasks' records, and at any later time by reading the target (and the source) again."""
+"""Verify: before the commit from the records, and at any later time by reading the target (and the source) again."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ def check_run(spec: RunSpec) -> VerifyReport:
     before = committed_records(spec, "scatter", spec.plan.scatter_tasks) if spec.plan.levels else piles
     field = "digests" if spec.plan.levels else "source_digests"
     checks = [check_target_rows(piles, spec.plan.n), check_ascending(piles)]
-    for name in ("content", "binding"):
-        checks.append(compare(name, sum_digests(before, name, field), sum_digests(piles, name), MEANINGS[name]))
+    checks += [
+        compare(name, sum_digests(before, name, field), sum_digests(piles, name), MEANINGS[name])
+        for name in ("content", "binding")
+    ]
     checks.append(check_objects(LocalObjects(spec.target_root), {p: spec.target_nodes[p] for p in spec.paths}))
     return VerifyReport(spec.target_url, tuple(checks))
 
@@ -92,7 +94,8 @@ def read_back_pile(ref: TaskRef) -> dict[str, Any]:
         check = compare(name, Digest.from_hex(written["digests"][name]), digest, MEANINGS[name])
         if not check.ok:
             raise StorageError(
-                f"the target rows [{start}, {stop}) read back differ from what was written; {check.name}: {check.detail}"
+                f"the target rows [{start}, {stop}) read back differ from what was written; "
+                f"{check.name}: {check.detail}"
             )
     return write_record(ref, {"bytes_read": sum(a.bytes_read for a in arrays), "bytes_written": 0, **meter.summary()})
 

@@ -1,0 +1,1 @@
+"""The Dask side: workers, bounded submission, progress."""

@@ -1,4 +1,4 @@
-"""The Dask side of a run: which workers there are, what memory each has, and a local cluster with a sound allocator setting."""
+"""The Dask side of a run: the workers, the memory of each, and a local cluster with a sound allocator setting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_SHARE = 0.6
 
 CONNECT_SECONDS = 15
 MMAP_THRESHOLD = 32 * 2**20
-"""The largest that glibc takes: buffers below it stay on the heap and are reused instead of being mapped and faulted in anew."""
+"""The largest that glibc takes: smaller buffers are reused from the heap, not mapped and faulted in anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def connect(address: str) -> Any:
 def local_client(slots: int, budget: int) -> Iterator[Any]:
     """Start one worker process a slot on the loopback address, and yield a client; both are closed at the end.
 
-    The nanny's own settings switch off glibc's adaptive mmap threshold, so that each buffer over 128 KiB would be mapped and faulted in
-    anew, which halves the speed; ours must be in the environment before the worker is exec'ed.
+    The nanny's own settings switch off glibc's adaptive mmap threshold, so that each buffer over 128 KiB would be
+    mapped and faulted in anew, which halves the speed; ours must be in the environment before the worker is exec'ed.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -105,9 +105,13 @@ def local_client(slots: int, budget: int) -> Iterator[Any]:
     }
     with dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in environment.items()}):
         cluster = LocalCluster(
-            n_workers=slots, threads_per_worker=1, processes=True, memory_limit=0, host="127.0.0.1",
+            n_workers=slots,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,
+            host="127.0.0.1",
             dashboard_address=f"127.0.0.1:{_dashboard_port()}",
-        )  # fmt: skip
+        )
         with cluster, Client(cluster, set_as_default=False) as client:
             yield client
 
@@ -128,6 +132,7 @@ def allocator_note(client: Any) -> str | None:
     if all(settings.values()):
         return None
     return (
-        "the workers run with Dask's default allocator setting, which makes chunk work about twice as slow: start them as "
+        "the workers run with Dask's default allocator setting, which makes chunk work about twice as slow: "
+        "start them as "
         f"MALLOC_MMAP_THRESHOLD_={MMAP_THRESHOLD} MALLOC_TRIM_THRESHOLD_={8 * MMAP_THRESHOLD} dask worker ..."
     )

@@ -2,8 +2,8 @@
 
     tasks ──submit──▶ [ window: at most 2 a slot + 2 in flight ] ──as_completed──▶ record ──release──▶ next submit
 
-The graph never holds more than the window, and a finished future is released at once: Dask would run a finished task again if the
-worker that holds its result died.
+The graph never holds more than the window, and a finished future is released at once: Dask would run a finished task
+again if the worker that holds its result died.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SynchronousExecutor:
 
     slots = 1
 
-    def run(self, stage: str, function: Task, arguments: Iterable[Any]) -> Iterator[Any]:
+    def run(self, stage: str, function: Task, arguments: Iterable[Any]) -> Iterator[Any]:  # noqa: ARG002
         """Yield the results in order."""
         return (function(argument) for argument in arguments)
 

@@ -1,0 +1,1 @@
+"""Pure planning: integers in, frozen values out; no I/O, no Zarr, no Dask."""

@@ -1,14 +1,14 @@
 """Choose how many scatter levels there are, and the rows of a task and of a pile at each, from the memory of a worker.
 
-A level cuts the n rows twice: by source row into spans of `span_rows` (one task a span and parent pile), and by key into piles of
-`pile_rows`. Its segments are the crossings, about span_rows · pile_rows / n rows each:
+A level cuts the n rows twice: by source row into spans of `span_rows` (one task a span and parent pile), and by key
+into piles of `pile_rows`. Its segments are the crossings, about span_rows · pile_rows / n rows each:
 
     level 1   source rows  →  spans of T1,  piles of R1
-    level 2   piles of R1  →  spans of T2 = q · T1,  piles of R2 = R1 / G          (only when level 1 alone makes tiny segments)
-    shuffle   piles of R2  →  target
+    level 2   piles of R1  →  spans of T2 = q · T1,  piles of R2 = R1 / G          (only when level 1 alone makes tiny
+    segments) shuffle   piles of R2  →  target
 
-A span of level l is whole spans of level l - 1, so segments stay in source-row order and a stable merge keeps ties in the order of
-the definition. Physical consolidation is the special case of one span over everything and unchanged piles.
+A span of level l is whole spans of level l - 1, so segments stay in source-row order and a stable merge keeps ties in
+the order of the definition. Physical consolidation is the special case of one span over everything and unchanged piles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MANY_SEGMENTS = 4096
 """Up to this many segments a single level is taken even when they are small."""
 
 DIRECT_BYTES = 256 * 2**20
-"""With several workers, more data than this is shuffled in two passes even when it fits one of them: one task uses one core."""
+"""With several workers, more data than this takes two passes even when it fits one of them: one task uses one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,11 @@ class Level:
         return min(self.pile_rows, self.n - pile * self.pile_rows)
 
 
+def ceil_div(count: int, size: int) -> int:
+    """Return how many parts of `size` hold `count`."""
+    return -(-count // size)
+
+
 def expected_segment(n: int, span_rows: int, pile_rows: int) -> int:
     """Return a bound on the rows of a segment: the hypergeometric mean and six standard deviations.
 
@@ -117,8 +122,8 @@ class Workload:
     unit : int
         A pile is a multiple of this many rows (whole target objects).
     steps : tuple of int
-        A span is a multiple of the first of these that fits (whole source objects of all variables, of the widest, or readable
-        pieces of the widest).
+        A span is a multiple of the first of these that fits (whole source objects of all variables, of the widest, or
+        readable pieces of the widest).
     """
 
     n: int
@@ -244,6 +249,6 @@ def _span_rows(work: Workload, fixed: Sizes) -> int:
 
 def _even(n: int, rows: int, step: int, slots: int) -> int:
     """Return at most `rows`, a multiple of `step`, so that the parts are even and busy all slots in whole rounds."""
-    rounds = -(-(-(-n // rows)) // slots) * slots
-    even = -(-(-(-n // rounds)) // step) * step
+    rounds = ceil_div(ceil_div(n, rows), slots) * slots
+    even = ceil_div(n, rounds * step) * step
     return min(rows, max(step, even))

@@ -1,7 +1,7 @@
 """The cost function: peak bytes of data buffers in one worker thread, stage by stage, from the plan's numbers alone.
 
-Every buffer that a task holds at its peak is a term here, and nothing else is: the tests compare the sum with the measured
-growth of a worker's resident memory.
+Every buffer that a task holds at its peak is a term here, and nothing else is: the tests compare the sum with the
+measured growth of a worker's resident memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ FIXED_BYTES = 24 * 2**20
 """Codec contexts, thread stacks, hash scratch, cached plan and JSON records of one task."""
 
 SCATTER_ROW_BYTES = 96
-"""A row of scatter: key, sort order, sorted key and sort scratch (8 each), two hash sums and two hashes (8 each), mixing scratch."""
+"""A row of scatter: key, order, sorted key and sort scratch (8 each), two hash sums and two hashes, mixing scratch."""
 
 SHUFFLE_ROW_BYTES = 48
 """A row of shuffle: key, sort order, sorted key and sort scratch (8 each), slack for the sort's runs (16)."""
 
 PIECE_BYTES = 4 * 2**20
-"""Aim for the decoded bytes of one stored chunk of a pile segment: larger ones leave the cache, smaller ones cost more calls."""
+"""Decoded bytes of one stored chunk of a segment: larger ones leave the cache, smaller ones cost more calls."""
 
 MAX_CHUNK_BYTES = 2**31 - 2**16
 """Blosc refuses larger buffers."""
@@ -61,7 +61,7 @@ def piece_rows(segment_rows: int, row_bytes: int) -> int:
 
 
 def _piece_peak(segment_rows: int, variables: Sequence[VariableSize]) -> int:
-    """Gathered, encoded and checksummed copy of one piece."""
+    """Return the bytes of one piece, gathered, encoded and with its checksum."""
     return max(3 * piece_rows(segment_rows, v.row_bytes) * v.row_bytes for v in variables)
 
 
@@ -70,12 +70,12 @@ def _widest(variables: Sequence[VariableSize]) -> int:
 
 
 def _read_peak(variables: Sequence[VariableSize]) -> int:
-    """The encoded and the decoded bytes of one source chunk."""
+    """Return the encoded and the decoded bytes of one source chunk."""
     return max(2 * v.read_bytes for v in variables)
 
 
 def _write_peak(variables: Sequence[VariableSize]) -> int:
-    """The copies of one target object."""
+    """Return the bytes of the copies of one target object."""
     return max(v.unit_copies * v.unit_rows * v.row_bytes for v in variables)
 
 
@@ -100,7 +100,7 @@ def rescatter_peak(rows: int, parent_rows: int, segment_rows: int, variables: Se
 
 
 def shuffle_peak(pile_rows: int, segment_rows: int, variables: Sequence[VariableSize]) -> int:
-    """Return the peak of the task that shuffles a pile of `pile_rows` rows out of segments of at most `segment_rows`."""
+    """Return the peak of shuffling a pile of `pile_rows` rows out of segments of at most `segment_rows`."""
     return (
         FIXED_BYTES
         + pile_rows * (_widest(variables) + SHUFFLE_ROW_BYTES)

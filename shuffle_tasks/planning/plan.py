@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
-from shuffle_tasks.planning import memory
 from shuffle_tasks.planning.facts import ArrayFacts, SourceFacts
 from shuffle_tasks.planning.levels import (
     SMALL_SEGMENT_BYTES,
@@ -16,17 +14,15 @@ from shuffle_tasks.planning.levels import (
     Sizes,
     Workload,
     choose_levels,
-    expected_segment,
     smallest_segment,
 )
 from shuffle_tasks.planning.memory import VariableSize
+from shuffle_tasks.planning.peaks import project_peaks
+from shuffle_tasks.planning.units import common_unit, span_steps, variable_size
 
 PLAN_VERSION = 1
 PILE_EXPANSION = 1.4
-"""Piles are compressed faster and less than a typical source: bound on their bytes against the source's stored bytes, measured."""
-
-MAX_UNIT_SHARE = 0.25
-"""The common multiple of several variables' chunk rows is taken for piles up to this share of a worker's memory."""
+"""Piles are compressed faster and less than a typical source: bound on their bytes against its stored bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +121,31 @@ class Plan:
 
     def _repr_html_(self) -> str:
         value = self.to_dict()
-        names = ("rows", "bytes", "scatter_tasks", "piles", "pile_rows", "levels", "segment_bytes", "consolidation", "slots", "budget",
-                 "temporary_bytes", "target_bytes", "bytes_to_read", "bytes_to_write", "limits")  # fmt: skip
+        names = (
+            "rows",
+            "bytes",
+            "scatter_tasks",
+            "piles",
+            "pile_rows",
+            "levels",
+            "segment_bytes",
+            "consolidation",
+            "slots",
+            "budget",
+            "temporary_bytes",
+            "target_bytes",
+            "bytes_to_read",
+            "bytes_to_write",
+            "limits",
+        )
         facts = {name.replace("_", " "): value[name] for name in names}
         facts |= {f"peak of {stage}, bytes a worker": peak for stage, peak in self.peaks.items()}
-        rows = "".join(f"<tr><th>{escape(k)}</th><td>{v:,}</td></tr>" if isinstance(v, int) else f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>"
-                       for k, v in facts.items())  # fmt: skip
+        rows = "".join(
+            f"<tr><th>{escape(k)}</th><td>{v:,}</td></tr>"
+            if isinstance(v, int)
+            else f"<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>"
+            for k, v in facts.items()
+        )
         return f"<table><caption>pileshuffle plan</caption>{rows}</table>"
 
 
@@ -145,7 +160,7 @@ def plan_from_dict(value: Mapping[str, Any]) -> Plan:
 
 
 def _pile_estimate(n: int, row_bytes: int, stored_bytes: int) -> int:
-    """Stored bytes of all rows in piles: compressed rows, never more than decoded ones, and the keys."""
+    """Return the stored bytes of all rows in piles: compressed, never more than decoded, and the keys."""
     return min(int(stored_bytes * PILE_EXPANSION), n * row_bytes + n * row_bytes // 100) + 8 * n
 
 
@@ -191,68 +206,32 @@ def build_plan(
     RequestError
         If no plan fits the memory; the message names the least that would do.
     """
-    variables = tuple(_variable_size(s, t) for s, t in zip(source.rows, target, strict=True))
+    variables = tuple(variable_size(s, t) for s, t in zip(source.rows, target, strict=True))
     unit, more = common_unit(source.n, variables, budget, fixed.pile_rows)
-    work = Workload(source.n, variables, budget, slots, unit, _steps(source.n, variables))
+    work = Workload(source.n, variables, budget, slots, unit, span_steps(source.n, variables))
     fixed = Sizes(fixed.pile_rows, fixed.scatter_rows, fixed.levels or 1) if keep_piles and source.n else fixed
     levels = choose_levels(work, fixed) if source.n else ()
     levels, consolidation = _consolidate(levels, variables)
     pile_rows = levels[-1].pile_rows if levels else max(1, -(-source.n // unit) * unit)
     return Plan(
-        n=source.n, row_bytes=source.row_bytes, stored_bytes=source.stored_bytes, seed=seed, epoch=epoch, key_bits=key_bits,
-        slots=slots, budget=budget, variables=variables, pile_rows=pile_rows, levels=levels, consolidation=consolidation,
+        n=source.n,
+        row_bytes=source.row_bytes,
+        stored_bytes=source.stored_bytes,
+        seed=seed,
+        epoch=epoch,
+        key_bits=key_bits,
+        slots=slots,
+        budget=budget,
+        variables=variables,
+        pile_rows=pile_rows,
+        levels=levels,
+        consolidation=consolidation,
         peaks=project_peaks(source.n, variables, levels, pile_rows),
         temporary_bytes=min(len(levels), 2) * _pile_estimate(source.n, source.row_bytes, source.stored_bytes),
-        target_bytes=target_bytes, limits=_limits(work, levels, fixed), notes=notes + more,
-    )  # fmt: skip
-
-
-def _variable_size(source: ArrayFacts, target: ArrayFacts) -> VariableSize:
-    row_cells = math.prod(source.object_shape[1:]) or 1
-    return VariableSize(
-        path=source.path,
-        row_bytes=source.row_bytes,
-        read_rows=source.read_rows,
-        read_bytes=source.read_rows * row_cells * source.itemsize,
-        source_rows=source.object_rows,
-        unit_rows=target.object_rows,
-        unit_copies=3 if target.read_rows == target.object_rows else 4,
+        target_bytes=target_bytes,
+        limits=_limits(work, levels, fixed),
+        notes=notes + more,
     )
-
-
-def common_unit(
-    n: int, variables: Sequence[VariableSize], budget: int, pile_rows: int | None = None
-) -> tuple[int, tuple[str, ...]]:
-    """Return the rows of which a pile is a multiple, and a note if not every variable can keep its chunk rows.
-
-    The least common multiple of the target objects' rows; when that is too large for the memory, the rows of the widest
-    variable's objects (the others then take a divisor of the pile, `fitting_rows`).
-    """
-    least = math.lcm(*(v.unit_rows for v in variables))
-    widest = max(variables, key=lambda v: v.row_bytes * v.unit_rows)
-    most = MAX_UNIT_SHARE * budget / max(widest.row_bytes, 1) if pile_rows is None else max(pile_rows, widest.unit_rows)
-    if least == widest.unit_rows or min(least, n) <= most:
-        return least, ()
-    return widest.unit_rows, (
-        f"the chunk rows {sorted({v.unit_rows for v in variables})} have the common multiple {least}, too large for a pile: "
-        f"piles are multiples of {widest.unit_rows} rows ({widest.path or 'the array'}), the other variables get chunks that divide them",
-    )
-
-
-def fitting_rows(pile_rows: int, wanted: int, n: int) -> int:
-    """Return the largest divisor of `pile_rows` not above `wanted`, or `wanted` if one pile holds everything."""
-    if pile_rows >= n or pile_rows % wanted == 0:
-        return wanted
-    divisors = (
-        d for low in range(1, math.isqrt(pile_rows) + 1) if pile_rows % low == 0 for d in (low, pile_rows // low)
-    )
-    return max(d for d in divisors if d <= wanted)
-
-
-def _steps(n: int, variables: Sequence[VariableSize]) -> tuple[int, ...]:
-    widest = max(variables, key=lambda v: v.row_bytes * v.read_rows)
-    steps = (math.lcm(*(v.source_rows for v in variables)), widest.source_rows, widest.read_rows)
-    return tuple(dict.fromkeys(max(1, min(step, max(n, 1))) for step in steps))
 
 
 def _consolidate(levels: tuple[Level, ...], variables: Sequence[VariableSize]) -> tuple[tuple[Level, ...], str]:
@@ -264,26 +243,6 @@ def _consolidate(levels: tuple[Level, ...], variables: Sequence[VariableSize]) -
         return levels, "index"
     whole = -(-last.n // last.span_rows) * last.span_rows
     return (*levels, Level(last.n, whole, last.pile_rows, last.pile_rows, last.pile_rows)), "physical"
-
-
-def project_peaks(n: int, variables: Sequence[VariableSize], levels: Sequence[Level], pile_rows: int) -> dict[str, int]:
-    """Return the projected peak bytes of data buffers in one worker thread, by stage."""
-    if not n:
-        return {"plan": memory.FIXED_BYTES, "shuffle": memory.FIXED_BYTES, "verify": memory.FIXED_BYTES}
-    peaks = {"plan": memory.FIXED_BYTES * 3, "verify": memory.readback_peak(variables)}
-    for depth, level in enumerate(levels):
-        if depth == 0:
-            peaks["scatter"] = memory.scatter_peak(level.span_rows, level.segment_rows, variables)
-            continue
-        rows = min(n, expected_segment(n, min(n, level.span_rows), level.parent_rows))
-        peak = memory.rescatter_peak(rows, levels[depth - 1].segment_rows, level.segment_rows, variables)
-        stage = "combine" if level.pile_rows == level.parent_rows else "scatter"
-        peaks[stage] = max(peak, peaks.get(stage, 0))
-    if levels:
-        peaks["shuffle"] = memory.shuffle_peak(min(pile_rows, n), levels[-1].segment_rows, variables)
-    else:
-        peaks["shuffle"] = memory.direct_peak(n, variables)
-    return peaks
 
 
 def _limits(work: Workload, levels: Sequence[Level], fixed: Sizes) -> str:

@@ -35,7 +35,8 @@ class RowChoice:
 def choose_rows(arrays: Sequence[NamedArray], row_dim: str | None, *, source: str) -> RowChoice:
     """Return the row dimension and the arrays that have it first.
 
-    The candidates are the first dimensions of the arrays that are not an index; unnamed arrays have their rows on axis 0.
+    The candidates are the first dimensions of the arrays that are not an index; unnamed arrays have their rows on axis
+    0.
 
     Raises
     ------
@@ -81,8 +82,8 @@ def _refuse_later_axes(named: Sequence[NamedArray], dim: str | None, source: str
     for array in named:
         if dim in (array.dims or ())[1:]:
             raise RequestError(
-                f"array {array.path!r} of {source} has the row dimension {dim!r} at axis {(array.dims or ()).index(str(dim))}: "
-                "transpose it so that rows come first"
+                f"array {array.path!r} of {source} has the row dimension {dim!r} at axis "
+                f"{(array.dims or ()).index(str(dim))}: transpose it so that rows come first"
             )
 
 

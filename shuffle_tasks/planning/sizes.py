@@ -12,7 +12,7 @@ _UNITS |= {f"{prefix}i{tail}": 1024**power for power, prefix in enumerate("kmgtp
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:e[+]?[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def parse_bytes(text: str | int | float) -> int:
+def parse_bytes(text: str | float) -> int:
     """Return the number of bytes that `text` names.
 
     Parameters

@@ -18,7 +18,8 @@ def cut_keys(
 ) -> NDArray[np.int64]:
     """Return where ascending pairs are cut by `splitters`, given their keys alone.
 
-    Only a tie with a splitter needs row numbers. Then the keys of the span are drawn again, which with 64-bit keys is as good as never.
+    Only a tie with a splitter needs row numbers. Then the keys of the span are drawn again, which with 64-bit keys is
+    as good as never.
 
     Parameters
     ----------

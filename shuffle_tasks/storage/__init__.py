@@ -1,0 +1,1 @@
+"""Everything that is stored: objects, Zarr metadata and chunks, piles, records, the target."""

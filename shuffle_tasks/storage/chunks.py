@@ -1,7 +1,8 @@
 """Whole-chunk access to one Zarr array, built from its metadata document alone.
 
-An array whose root is not committed yet cannot be opened; its metadata is in the plan, and that is enough to read and write
-chunks. Rows are read into the caller's buffer; each write covers whole stored objects, so that an object has one writer.
+An array whose root is not committed yet cannot be opened; its metadata is in the plan, and that is enough to read and
+write chunks. Rows are read into the caller's buffer; each write covers whole stored objects, so that an object has one
+writer.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class ChunkedArray:
             view[...] = chunk[_within(box, index, self.chunks)]
 
     def write_rows(self, start: int, rows: NDArray[Any]) -> None:
-        """Write `rows` at row `start`; whole stored objects only: `start` and the end are on object borders or the array's end."""
+        """Write `rows` at row `start`; both ends are borders of stored objects, or the array's end."""
         stop = start + len(rows)
         if start % self.chunks[0] or (stop % self.chunks[0] and stop != self.shape[0]):
             raise ValueError(f"rows [{start}, {stop}) do not cover whole objects of {self.chunks[0]} rows")
@@ -214,7 +215,8 @@ class ChunkedArray:
 
     def _damaged(self, index: tuple[int, ...], error: Exception) -> StorageError:
         return StorageError(
-            f"chunk {self.key(index)!r} of variable {self.path or '(root)'!r} in {self.objects.root} cannot be decoded: {error}"
+            f"chunk {self.key(index)!r} of variable {self.path or '(root)'!r} in {self.objects.root} "
+            f"cannot be decoded: {error}"
         )
 
 

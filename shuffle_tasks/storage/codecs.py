@@ -1,8 +1,8 @@
 """Chunk bytes to rows and back, for the codec chains that most arrays have, without copies that can be avoided.
 
-zarr-python's own pipeline adds about 1 s a GB to reading and to writing: it decodes into a buffer of its own and copies, and
-starts a coroutine for every step. Here a chunk is decoded straight into the rows of the caller's buffer. A chain that this module does
-not know gives None, and the caller uses zarr-python.
+zarr-python's own pipeline adds about 1 s a GB to reading and to writing: it decodes into a buffer of its own and
+copies, and starts a coroutine for every step. Here a chunk is decoded straight into the rows of the caller's buffer. A
+chain that this module does not know gives None, and the caller uses zarr-python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLOSC_SHUFFLE = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 
 @contextlib.contextmanager
 def one_codec_thread() -> Iterator[None]:
-    """Run Blosc in the calling thread only: its own threads finish blocks in any order, so bytes would differ from run to run."""
+    """Run Blosc in the calling thread only: its own threads finish blocks in any order, so bytes would differ."""
     before = numcodecs.blosc.use_threads
     numcodecs.blosc.use_threads = False
     try:
@@ -94,7 +94,7 @@ class ChunkCodec:
 
 
 def chunk_codec(array: zarr.Array[Any]) -> ChunkCodec | None:
-    """Return the codec chain of `array`, or None if zarr-python must handle it (shards, filters, transposes, rare codecs)."""
+    """Return the codec chain of `array`, or None for shards, filters, transposes and rare codecs."""
     dtype = np.dtype(array.dtype)
     if array.metadata.zarr_format == 2:
         return _v2_codec(array.metadata, dtype)
@@ -127,9 +127,12 @@ def v3_codec(chain: list[dict[str, Any]], dtype: np.dtype[Any]) -> ChunkCodec | 
 def _v3_step(name: str, settings: Any, itemsize: int) -> Any:
     if name == "blosc":
         return numcodecs.Blosc(
-            cname=_text(settings["cname"]), clevel=settings["clevel"], shuffle=_BLOSC_SHUFFLE[_text(settings["shuffle"])],
-            blocksize=settings.get("blocksize", 0), typesize=settings.get("typesize") or itemsize,
-        )  # fmt: skip
+            cname=_text(settings["cname"]),
+            clevel=settings["clevel"],
+            shuffle=_BLOSC_SHUFFLE[_text(settings["shuffle"])],
+            blocksize=settings.get("blocksize", 0),
+            typesize=settings.get("typesize") or itemsize,
+        )
     if name == "zstd":
         return numcodecs.Zstd(level=settings["level"], checksum=settings.get("checksum", False))
     if name == "gzip":

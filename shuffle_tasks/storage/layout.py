@@ -1,7 +1,8 @@
 """The metadata documents of a target, made from those of its source.
 
-With the format, chunks and codecs of the source (the default) the documents are the source's own, so that everything a reader sees in them
-is unchanged. Options change just their part of a document; another Zarr format makes new documents through zarr-python.
+With the format, chunks and codecs of the source (the default) the documents are the source's own, so that everything a
+reader sees in them is unchanged. Options change just their part of a document; another Zarr format makes new documents
+through zarr-python.
 """
 
 from __future__ import annotations
@@ -209,10 +210,16 @@ def _converted(
 
     def create(store: MemoryStore) -> None:
         zarr.create_array(
-            store, shape=array.shape, dtype=array.metadata.dtype if zarr_format == 3 else array.dtype, chunks=array.chunks,
-            shards=array.shards if zarr_format == 3 else None, fill_value=fill, attributes=attributes, zarr_format=zarr_format,
+            store,
+            shape=array.shape,
+            dtype=array.metadata.dtype if zarr_format == 3 else array.dtype,
+            chunks=array.chunks,
+            shards=array.shards if zarr_format == 3 else None,
+            fill_value=fill,
+            attributes=attributes,
+            zarr_format=zarr_format,
             dimension_names=dims if zarr_format == 3 else None,
-        )  # fmt: skip
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fixed-length strings and dates are not yet in the Zarr 3 specification

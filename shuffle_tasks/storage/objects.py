@@ -1,4 +1,4 @@
-"""Whole objects of a local directory: read, put atomically, delete; the only module that touches the file system's bytes."""
+"""Whole objects of a local directory: read, put atomically, delete; no other module touches their bytes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from shuffle_tasks.errors import StorageError
 class LocalObjects:
     """The objects below one directory; keys are relative POSIX paths.
 
-    A put writes beside the object and renames, so that a reader sees the old object or the new one, never a part, and two
-    writers of the same bytes do not disturb one another.
+    A put writes beside the object and renames, so that a reader sees the old object or the new one, never a part, and
+    two writers of the same bytes do not disturb one another.
     """
 
     root: str
@@ -37,7 +37,7 @@ class LocalObjects:
             return None
 
     def get_range(self, key: str, offset: int, length: int) -> bytes | None:
-        """Return up to `length` bytes of an object from `offset` (negative: from its end), or None if there is no object."""
+        """Return up to `length` bytes of an object from `offset` (negative: from its end), None if it is absent."""
         try:
             with open(self.path(key), "rb", buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size

@@ -1,7 +1,7 @@
 """Pile stores: what one scatter level writes and the next stage reads.
 
-piles.zarr/<variable>   (K spans, M piles, cap, *row), chunks (1, 1, piece, *row): segment p^k_j is piles[k, j, :count[k, j]]
-piles.zarr/key          (K, M, cap) uint64, ascending within a segment
+piles.zarr/<variable>   (K spans, M piles, cap, *row), chunks (1, 1, piece, *row): segment p^k_j is piles[k, j,
+:count[k, j]] piles.zarr/key          (K, M, cap) uint64, ascending within a segment
 piles.zarr/count        (K, M) int64, written by combine from the commit records
 """
 
@@ -40,7 +40,7 @@ def memory_dtype(documents: Mapping[str, Any]) -> np.dtype[Any]:
 
 
 def _compressors(dtype: np.dtype[Any]) -> list[Any]:
-    """A fast codec: measured on float32 noise, LZ4 takes half the time of Zstandard; and a checksum."""
+    """Return a fast codec (on float32 noise LZ4 takes half the time of Zstandard) and a checksum."""
     shuffle: Any = "shuffle" if dtype.itemsize > 1 else "bitshuffle"
     return [BloscCodec(cname="lz4", clevel=5, shuffle=shuffle, typesize=min(dtype.itemsize, 255)), Crc32cCodec()]
 
@@ -51,11 +51,19 @@ def create_piles(spec: RunSpec, depth: int) -> None:
     root = f"{spec.work}/{store_name(spec, depth)}"
     attributes = {
         "pileshuffle_piles": {
-            "version": MANIFEST_VERSION, "n": spec.plan.n, "seed": spec.plan.seed, "epoch": spec.plan.epoch, "level": depth + 1,
-            "span_rows": level.span_rows, "pile_rows": level.pile_rows, "key": spec.key_name, "count": _count_name(spec),
-            "source": spec.source_url, "variables": list(spec.paths),
+            "version": MANIFEST_VERSION,
+            "n": spec.plan.n,
+            "seed": spec.plan.seed,
+            "epoch": spec.plan.epoch,
+            "level": depth + 1,
+            "span_rows": level.span_rows,
+            "pile_rows": level.pile_rows,
+            "key": spec.key_name,
+            "count": _count_name(spec),
+            "source": spec.source_url,
+            "variables": list(spec.paths),
         }
-    }  # fmt: skip
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fixed-length strings and dates are not yet in the Zarr 3 specification
         group = zarr.create_group(LocalStore(root), attributes=attributes, overwrite=True)
@@ -83,9 +91,14 @@ def _create_segments(
     row_bytes = dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
     piece = piece_rows(max(rows, 1), max(row_bytes, 1))
     group.create_array(
-        name, shape=(spans, piles, -(-max(rows, 1) // piece) * piece, *row_shape), chunks=(1, 1, piece, *row_shape), dtype=dtype,
-        filters=None, compressors=_compressors(dtype), fill_value=np.zeros((), dtype)[()],
-    )  # fmt: skip
+        name,
+        shape=(spans, piles, -(-max(rows, 1) // piece) * piece, *row_shape),
+        chunks=(1, 1, piece, *row_shape),
+        dtype=dtype,
+        filters=None,
+        compressors=_compressors(dtype),
+        fill_value=np.zeros((), dtype)[()],
+    )
 
 
 class PileLevel:
@@ -110,7 +123,7 @@ class PileLevel:
         documents = tree.node_documents(self.objects, name)
         if not documents:
             raise StorageError(
-                f"the pile array {name!r} in {self.objects.root} is missing: run the same command with a new work directory"
+                f"the pile array {name!r} in {self.objects.root} is missing: remove the work directory and run again"
             )
         return ChunkedArray(self.objects, name, documents, strict=True)
 
@@ -135,7 +148,7 @@ class PileLevel:
     def write_rows(
         self, path: str, span: int, piles: range, rows: NDArray[Any], order: NDArray[np.int64], cuts: NDArray[np.int64]
     ) -> None:
-        """Write the rows of a task in the given order, cut into `piles`; each piece is gathered straight for the encoder."""
+        """Write the rows of a task in the given order, cut into `piles`, gathering each piece for the encoder."""
         self._write(self._variables[path], span, piles, rows, order, cuts)
 
     def _write(
@@ -189,7 +202,7 @@ class PileLevel:
 
 
 @functools.lru_cache(maxsize=4)
-def _read_counts(root: str, name: str, plan_id: str) -> NDArray[np.int64]:
+def _read_counts(root: str, name: str, _plan_id: str) -> NDArray[np.int64]:
     objects = LocalObjects(root)
     array = ChunkedArray(objects, name, tree.node_documents(objects, name), strict=True)
     counts = np.empty(array.shape, np.int64)

@@ -2,8 +2,9 @@
 
     inner chunk 0 | inner chunk 1 | … | index: (offset, length) of every chunk, uint64, and its crc32c
 
-zarr-python writes a shard at half the speed of plain chunks; here each inner chunk goes through the same codecs as a plain chunk, and a
-reader of some rows fetches the index and those chunks only. The layout is that of the Zarr 3.1 specification of the codec.
+zarr-python writes a shard at half the speed of plain chunks; here each inner chunk goes through the same codecs as a
+plain chunk, and a reader of some rows fetches the index and those chunks only. The layout is that of the Zarr 3.1
+specification of the codec.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def open_source(url: str, row_dim: str | None = None) -> SourceFacts:
     Raises
     ------
     RequestError
-        If it is missing, no Zarr, has no row dimension or several, arrays of different length, or a dtype without fixed size.
+        If it is missing, no Zarr, has no row dimension or several, arrays of different length, or a dtype without fixed
+        size.
     """
     path = os.path.abspath(url)
     nodes = _read_nodes(path)
@@ -72,7 +73,8 @@ def _read_nodes(path: str) -> dict[str, dict[str, Any]]:
         )
     if any(p == PROVENANCE or p.startswith(f"{PROVENANCE}/") for p in nodes):
         raise RequestError(
-            f"the source {path} has a member named {PROVENANCE!r}, where the target keeps its records: rename or remove it"
+            f"the source {path} has a member named {PROVENANCE!r}, where the target keeps "
+            "its records: rename or remove it"
         )
     return nodes
 
@@ -106,10 +108,15 @@ def array_facts(objects: LocalObjects, path: str, documents: Mapping[str, Any], 
     _check_dtype(path, dtype)
     chunks = array.shards or array.chunks
     return ArrayFacts(
-        path=path, dtype=dtype.str if dtype.fields is None else str(dtype), itemsize=dtype.itemsize,
-        row_shape=tuple(array.shape[1:]), object_shape=tuple(chunks), read_rows=array.chunks[0], length=array.shape[0],
+        path=path,
+        dtype=dtype.str if dtype.fields is None else str(dtype),
+        itemsize=dtype.itemsize,
+        row_shape=tuple(array.shape[1:]),
+        object_shape=tuple(chunks),
+        read_rows=array.chunks[0],
+        length=array.shape[0],
         stored_bytes=stored_bytes,
-    )  # fmt: skip
+    )
 
 
 _FIX = "convert it to a fixed-length string, a number or a boolean first"
@@ -129,6 +136,7 @@ def _check_dtype(path: str, dtype: np.dtype[Any]) -> None:
         raise RequestError(f"array {path or '(root)'!r} has the dtype {dtype}, whose rows have no fixed size: {_FIX}")
     if dtype.fields is not None and not dtype.isnative:
         raise RequestError(
-            f"array {path or '(root)'!r} has the structured dtype {dtype} with fields that are not in this machine's byte order, "
+            f"array {path or '(root)'!r} has the structured dtype {dtype} with fields that are not in this "
+            "machine's byte order, "
             "which Zarr libraries corrupt: store it with native byte order"
         )

@@ -1,4 +1,4 @@
-"""The stored plan of a run, `plan.json`: all that a task needs to know, and the small value that points a task to it."""
+"""The stored plan of a run, `plan.json`: all that a task needs, and the small value that points a task to it."""
 
 from __future__ import annotations
 
@@ -116,12 +116,19 @@ def spec_from_json(data: bytes, work: str) -> RunSpec:
         )
     keys = np.array([int(key, 16) for key in value["splitters"]["keys"]], np.uint64)
     return RunSpec(
-        request=value["request"], request_digest=value["request_digest"], plan=plan_from_dict(value["plan"]),
-        source_url=value["source"]["url"], source_nodes=value["source"]["nodes"], copies=tuple(value["source"]["copies"]),
-        target_url=value["target"]["url"], target_root=value["target"]["root"], target_nodes=value["target"]["nodes"],
-        splitters=Splitters(keys, np.array(value["splitters"]["rows"], np.int64)), work=work,
+        request=value["request"],
+        request_digest=value["request_digest"],
+        plan=plan_from_dict(value["plan"]),
+        source_url=value["source"]["url"],
+        source_nodes=value["source"]["nodes"],
+        copies=tuple(value["source"]["copies"]),
+        target_url=value["target"]["url"],
+        target_root=value["target"]["root"],
+        target_nodes=value["target"]["nodes"],
+        splitters=Splitters(keys, np.array(value["splitters"]["rows"], np.int64)),
+        work=work,
         plan_id=hashlib.sha256(data).hexdigest(),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)

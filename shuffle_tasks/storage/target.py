@@ -1,7 +1,8 @@
-"""The target: a placeholder root that every reader refuses, the commit that replaces it, and the swap for an existing target.
+"""The target: a placeholder root that every reader refuses, the commit that replaces it, and the swap.
 
-While a run is going on, the root holds three documents of "Zarr format 99": zarr-python (in every mode, the writing ones included),
-xarray and the other readers refuse it. The commit writes the true root metadata, with everything consolidated, by one atomic step.
+While a run is going on, the root holds three documents of "Zarr format 99": zarr-python (in every mode, the writing
+ones included), xarray and the other readers refuse it. The commit writes the true root metadata, with everything
+consolidated, by one atomic step.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _read_lenient(objects: LocalObjects, name: str) -> Any:
 
 
 def prepare_target(root: str, nodes: Mapping[str, Mapping[str, Any]], request_digest: str, work: str) -> None:
-    """Write the placeholder root, then the metadata of every other node, so that no reader ever sees a target without rows."""
+    """Write the placeholder root, then the other nodes' metadata: no reader ever sees a target without rows."""
     objects = LocalObjects(root)
     for name in _ROOT_NAMES:
         objects.put_json(name, placeholder(request_digest, work))
@@ -94,7 +95,8 @@ def commit_target(root: str, nodes: Mapping[str, Mapping[str, Any]], records: Ma
     nodes
         Its metadata documents by path.
     records
-        Provenance records by run id, the last one being this run's. A group keeps them in `provenance`, an array in its attributes.
+        Provenance records by run id, the last one being this run's. A group keeps them in `provenance`, an array in its
+        attributes.
     """
     objects, zarr_format = LocalObjects(root), tree.format_of(nodes[""])
     if tree.is_array(nodes[""]):
@@ -140,7 +142,7 @@ def _consolidated(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def swap_in(staged: str, target: str) -> None:
-    """Put the complete target `staged` in the place of `target`, atomically where the system can, and remove the old one."""
+    """Put the complete `staged` in the place of `target`, atomically where the system can; remove the old one."""
     if not os.path.lexists(target):
         os.rename(staged, target)
         return

@@ -85,7 +85,7 @@ def object_shape_of(documents: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def object_keys(path: str, documents: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the key of every stored object that an array may have, relative to the store, without looking at the store."""
+    """Yield the key of every stored object that an array may have, without looking at the store."""
     shape, chunks = shape_of(documents), object_shape_of(documents)
     prefix = f"{path}/" if path else ""
     name = _object_namer(documents)
