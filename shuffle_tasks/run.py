@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime as dt
 import time
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shuffle_tasks.completed import complete_record, is_complete
-from shuffle_tasks.errors import RequestError, ShuffleError
+from shuffle_tasks.errors import RequestError
 from shuffle_tasks.graph import cluster
 from shuffle_tasks.graph.execute import DaskExecutor, Executor, SynchronousExecutor
 from shuffle_tasks.graph.progress import Observer, SilentObserver, StageStats
@@ -30,7 +29,6 @@ from shuffle_tasks.provenance import (
     describe_plan,
     earlier_attempts,
     new_run_id,
-    read_records,
     start_record,
     write_attempt,
 )

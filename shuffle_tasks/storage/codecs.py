@@ -60,17 +60,29 @@ def bytes_view(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True, slots=True)
 class ChunkCodec:
-    """The codecs of one array: `stored` is the dtype of the stored values, `steps` run in this order when encoding."""
+    """The codecs of one array.
+
+    Attributes
+    ----------
+    stored : dtype
+        Of the stored values.
+    steps : tuple
+        Codecs of bytes, in the order of encoding.
+    typed : bool
+        The first one takes the element size from its input (format 2), instead of knowing it (format 3).
+    """
 
     stored: np.dtype[Any]
     steps: tuple[Any, ...]
+    typed: bool = False
 
     def encode(self, chunk: NDArray[Any]) -> Any:
         """Return the bytes of one whole C-contiguous chunk."""
-        data: Any = chunk.astype(self.stored, copy=False)
+        values = chunk.astype(self.stored, copy=False)
+        data: Any = values if self.typed else bytes_view(values)
         for step in self.steps:
             data = step.encode(data)
-        return data if self.steps else bytes_view(data)
+        return data
 
     def decode(self, data: bytes, out: NDArray[Any]) -> None:
         """Decode one whole chunk into `out`, C-contiguous and of the chunk's shape.
@@ -111,7 +123,7 @@ def _v2_codec(metadata: Any, dtype: np.dtype[Any]) -> ChunkCodec | None:
         return None
     if compressor is None:
         return ChunkCodec(dtype, ())
-    return ChunkCodec(dtype, (compressor,)) if compressor.codec_id in _V2_COMPRESSORS else None
+    return ChunkCodec(dtype, (compressor,), typed=True) if compressor.codec_id in _V2_COMPRESSORS else None
 
 
 def v3_codec(chain: list[dict[str, Any]], dtype: np.dtype[Any]) -> ChunkCodec | None:
