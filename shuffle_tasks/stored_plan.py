@@ -56,7 +56,7 @@ def _stored_spec(request: Request) -> RunSpec | None:
 
 
 def _check_memory(plan: Plan, budget: int) -> None:
-    needed = max(plan.peaks.values())
+    needed = max(peak for stage, peak in plan.peaks.items() if stage not in {"plan", "verify"})
     if needed > budget:
         raise RequestError(
             f"this run was begun with a plan that needs {format_bytes(needed)} a worker, and a worker has "

@@ -20,7 +20,7 @@ from shuffle_tasks.certificate import (
 )
 from shuffle_tasks.errors import RequestError, StorageError
 from shuffle_tasks.measure import TaskMeter
-from shuffle_tasks.planning.memory import PIECE_BYTES
+from shuffle_tasks.planning.memory import BLOCK_BYTES
 from shuffle_tasks.provenance import read_provenance
 from shuffle_tasks.randomness import KeyStream, Permutation
 from shuffle_tasks.row_hash import Digest, RowHasher, binding_digest, content_digest, order_digest
@@ -31,8 +31,6 @@ from shuffle_tasks.storage.objects import LocalObjects
 from shuffle_tasks.storage.piles import memory_dtype
 from shuffle_tasks.storage.records import committed_records, read_record, write_record
 from shuffle_tasks.storage.spec import RunSpec, TaskRef
-
-BLOCK_BYTES = 8 * PIECE_BYTES
 
 
 def check_run(spec: RunSpec) -> VerifyReport:

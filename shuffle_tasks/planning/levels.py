@@ -25,6 +25,9 @@ from shuffle_tasks.planning.sizes import format_bytes
 SMALL_SEGMENT_BYTES = 10**6
 """Below this, the cost of opening a chunk dominates the cost of its bytes."""
 
+TINY_SEGMENT_BYTES = SMALL_SEGMENT_BYTES // 8
+"""When no number of levels makes large segments, another level pays only while segments are smaller than this."""
+
 MANY_SEGMENTS = 4096
 """Up to this many segments a single level is taken even when they are small."""
 
@@ -180,7 +183,9 @@ def choose_levels(work: Workload, fixed: Sizes) -> tuple[Level, ...]:
             or smallest_segment(levels, work.variables) >= SMALL_SEGMENT_BYTES
         ):
             return levels
-    return max(options, key=lambda levels: smallest_segment(levels, work.variables))
+    return next(
+        (levels for levels in options if smallest_segment(levels, work.variables) >= TINY_SEGMENT_BYTES), options[-1]
+    )
 
 
 def _is_direct(work: Workload, fixed: Sizes) -> bool:
@@ -194,8 +199,8 @@ def _is_direct(work: Workload, fixed: Sizes) -> bool:
 
 
 def smallest_segment(levels: Sequence[Level], variables: Sequence[VariableSize]) -> float:
-    """Return the mean bytes of a segment over all variables, at the level where it is smallest."""
-    row_bytes = sum(v.row_bytes for v in variables)
+    """Return the mean bytes of a segment over all variables and the keys, at the level where it is smallest."""
+    row_bytes = 8 + sum(v.row_bytes for v in variables)
     return min(level.span_rows * level.pile_rows / max(level.n, 1) * row_bytes for level in levels)
 
 

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 FIXED_BYTES = 24 * 2**20
 """Codec contexts, thread stacks, hash scratch, cached plan and JSON records of one task."""
 
+PLAN_BYTES = 48 * 2**20
+"""The histogram of leading key bits and the pairs around the borders; in the process that plans."""
+
 SCATTER_ROW_BYTES = 96
 """A row of scatter: key, order, sorted key and sort scratch (8 each), two hash sums and two hashes, mixing scratch."""
 
@@ -20,6 +23,9 @@ SHUFFLE_ROW_BYTES = 48
 
 PIECE_BYTES = 4 * 2**20
 """Decoded bytes of one stored chunk of a segment: larger ones leave the cache, smaller ones cost more calls."""
+
+BLOCK_BYTES = 8 * 2**20
+"""Decoded bytes of the widest variable that are read at a time when a dataset is verified."""
 
 MAX_CHUNK_BYTES = 2**31 - 2**16
 """Blosc refuses larger buffers."""
@@ -115,6 +121,8 @@ def direct_peak(n: int, variables: Sequence[VariableSize]) -> int:
 
 
 def readback_peak(variables: Sequence[VariableSize]) -> int:
-    """Return the peak of reading the target again, one object of each variable at a time."""
-    rows = max(v.unit_rows for v in variables)
-    return FIXED_BYTES + rows * (_widest(variables) + SCATTER_ROW_BYTES) + 2 * _write_peak(variables)
+    """Return the peak of reading the target again, block by block."""
+    widest = max(variables, key=lambda v: v.row_bytes)
+    rows = max(widest.unit_rows, BLOCK_BYTES // max(widest.row_bytes, 32))
+    decoded = max(2 * v.unit_rows * v.row_bytes for v in variables)
+    return FIXED_BYTES + rows * (widest.row_bytes + SCATTER_ROW_BYTES) + decoded

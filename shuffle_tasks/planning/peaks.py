@@ -13,7 +13,7 @@ def project_peaks(n: int, variables: Sequence[VariableSize], levels: Sequence[Le
     """Return the projected peak bytes of data buffers in one worker thread, by stage."""
     if not n:
         return {"plan": memory.FIXED_BYTES, "shuffle": memory.FIXED_BYTES, "verify": memory.FIXED_BYTES}
-    peaks = {"plan": memory.FIXED_BYTES * 3, "verify": memory.readback_peak(variables)}
+    peaks = {"plan": memory.PLAN_BYTES, "verify": memory.readback_peak(variables)}
     for depth, level in enumerate(levels):
         if depth == 0:
             peaks["scatter"] = memory.scatter_peak(level.span_rows, level.segment_rows, variables)

@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def segment_bytes(self) -> int:
-        """Mean decoded bytes of a segment over all variables, at the level where it is smallest."""
+        """Mean decoded bytes of a segment with its keys, at the level where it is smallest."""
         scatter = self.levels[: self.scatter_levels]
         return int(smallest_segment(scatter, self.variables)) if scatter and self.n else 0
 
