@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 from shuffle_tasks.errors import CertificateError
 from shuffle_tasks.planning.levels import Level
 from shuffle_tasks.storage.piles import PileLevel
-from shuffle_tasks.storage.records import committed_records
+from shuffle_tasks.storage.records import committed_records, stage_name
 from shuffle_tasks.storage.spec import RunSpec
-
-
-def stage_name(depth: int, spec: RunSpec) -> str:
-    """Return the name of a level's records: "scatter", "scatter-2" …, "consolidate" for the physical one."""
-    if depth and spec.plan.consolidation == "physical" and depth == len(spec.plan.levels) - 1:
-        return "consolidate"
-    return "scatter" if depth == 0 else f"scatter-{depth + 1}"
 
 
 def combine_level(spec: RunSpec, depth: int) -> NDArray[np.int64]:
@@ -40,7 +33,7 @@ def combine_level(spec: RunSpec, depth: int) -> NDArray[np.int64]:
         If a row is missing from the piles or in them twice: a task's or a pile's rows are not what the plan says.
     """
     level = spec.plan.levels[depth]
-    records = committed_records(spec, stage_name(depth, spec), level.tasks)
+    records = committed_records(spec, stage_name(depth, spec.plan), level.tasks)
     counts = _counts(level, records)
     _check_tasks(level, records)
     _check_piles(level, counts)

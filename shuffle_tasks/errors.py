@@ -22,5 +22,29 @@ class StorageError(RunError):
     """Stored data is missing or damaged; the message names the variable and the chunk key."""
 
 
+class DamagedPileError(StorageError):
+    """A chunk of a pile is missing or damaged.
+
+    Parameters
+    ----------
+    message
+        Names the chunk.
+    stage, task
+        The commit record of the task that wrote it: without the record, the next attempt writes it anew.
+    """
+
+    def __init__(self, message: str, stage: str, task: int) -> None:
+        super().__init__(message, stage, task)
+        self.stage = stage
+        self.task = task
+
+    def __str__(self) -> str:
+        """Return the message alone."""
+        return f"{self.args[0]}; repeat the same command: it writes these rows anew"
+
+
 class CertificateError(RunError):
-    """The certificate of a run does not agree: rows were lost, repeated, changed or misplaced."""
+    """The certificate of a run does not agree: rows were lost, repeated, changed or misplaced.
+
+    The next attempt starts anew: what was written cannot be trusted.
+    """

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from shuffle_tasks.completed import complete_record, is_complete
-from shuffle_tasks.errors import RequestError
+from shuffle_tasks.errors import CertificateError, RequestError
 from shuffle_tasks.graph import cluster
 from shuffle_tasks.graph.execute import DaskExecutor, Executor, SynchronousExecutor
 from shuffle_tasks.graph.progress import Observer, SilentObserver, StageStats
@@ -158,6 +158,8 @@ class ShuffleRun:
         try:
             if error is not None and self._record and not self.already_complete and self._record["status"] == "running":
                 status = "failed" if isinstance(error, Exception) else "cancelled"
+                if isinstance(error, CertificateError):
+                    LocalObjects(self._request.work).delete_tree("records")
                 self._write_record(status=status, error=f"{type(error).__name__}: {error}")
         finally:
             self._stack.close()

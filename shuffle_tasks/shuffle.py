@@ -26,7 +26,7 @@ from shuffle_tasks.storage.spec import RunSpec, TaskRef
 
 def open_target_array(spec: RunSpec, path: str) -> ChunkedArray:
     """Return one array of the target, from the documents of the plan."""
-    return ChunkedArray(LocalObjects(spec.target_root), path, spec.target_nodes[path])
+    return ChunkedArray(LocalObjects(spec.target_root), path, spec.target_nodes[path], strict=True)
 
 
 def shuffle_pile(ref: TaskRef) -> dict[str, Any]:

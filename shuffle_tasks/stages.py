@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from shuffle_tasks.certificate import VerifyReport
-from shuffle_tasks.combine import combine_level, stage_name
+from shuffle_tasks.combine import combine_level
 from shuffle_tasks.copying import copy_array
-from shuffle_tasks.errors import CertificateError
+from shuffle_tasks.errors import CertificateError, DamagedPileError, StorageError
 from shuffle_tasks.graph.execute import Executor
 from shuffle_tasks.graph.progress import Observer, StageStats
 from shuffle_tasks.scatter import rescatter_pile, scatter_span
 from shuffle_tasks.shuffle import shuffle_in_memory, shuffle_pile
-from shuffle_tasks.storage.records import read_record
+from shuffle_tasks.storage.records import drop_record, read_record, stage_name
 from shuffle_tasks.storage.spec import RunSpec, TaskRef
-from shuffle_tasks.verify import check_run, read_back_pile
+from shuffle_tasks.verify import check_run, drop_incomplete_piles, read_back_pile
 
 TaskFunction = Callable[[TaskRef], dict[str, Any]]
 
@@ -82,12 +82,17 @@ class StageRunner:
         ------
         CertificateError
             If it does not agree; the message names the checks that failed.
+        StorageError
+            If a target object is missing, or read back differently.
         """
         if readback:
             stats = self._run_tasks("verify", "readback", read_back_pile, self.spec.plan.piles)
         else:
             self._observer.stage_started("verify", 1)
             stats = StageStats("verify", tasks=1)
+        lost = drop_incomplete_piles(self.spec)
+        if lost:
+            raise StorageError(f"{lost}; repeat the same command: it writes these rows anew")
         certificate = check_run(self.spec)
         failed = [f"{check.name}: {check.detail}" for check in certificate.checks if not check.ok]
         if failed:
@@ -95,7 +100,7 @@ class StageRunner:
         return stats, certificate
 
     def _run_level(self, stage: str, depth: int, function: TaskFunction) -> StageStats:
-        name, tasks = stage_name(depth, self.spec), self.spec.plan.levels[depth].tasks
+        name, tasks = stage_name(depth, self.spec.plan), self.spec.plan.levels[depth].tasks
         return self._run_tasks(stage, name, function, tasks, depth)
 
     def _run_tasks(self, stage: str, name: str, function: TaskFunction, tasks: int, depth: int = 0) -> StageStats:
@@ -108,9 +113,13 @@ class StageRunner:
             self._observer.note(f"{name}: {found} of {tasks} tasks found done")
         stats = StageStats(stage, tasks=tasks, found_done=found)
         refs = (TaskRef(self.spec.work, self.spec.plan_id, name, index, depth, self._run_id) for index in todo)
-        for done, record in enumerate(self._executor.run(name, function, refs), found + 1):
-            stats = _add(stats, _stats_of(stage, record))
-            self._observer.task_finished(stage, done, tasks)
+        try:
+            for done, record in enumerate(self._executor.run(name, function, refs), found + 1):
+                stats = _add(stats, _stats_of(stage, record))
+                self._observer.task_finished(stage, done, tasks)
+        except DamagedPileError as error:
+            drop_record(self.spec, error.stage, error.task)
+            raise
         return dataclasses.replace(stats, seconds=time.perf_counter() - start)
 
 

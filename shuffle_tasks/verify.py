@@ -29,7 +29,7 @@ from shuffle_tasks.storage import tree
 from shuffle_tasks.storage.chunks import ChunkedArray
 from shuffle_tasks.storage.objects import LocalObjects
 from shuffle_tasks.storage.piles import memory_dtype
-from shuffle_tasks.storage.records import committed_records, read_record, write_record
+from shuffle_tasks.storage.records import committed_records, drop_record, read_record, write_record
 from shuffle_tasks.storage.spec import RunSpec, TaskRef
 
 
@@ -64,6 +64,18 @@ def check_objects(objects: LocalObjects, nodes: Mapping[str, Mapping[str, Any]])
     return Check("objects", True, f"{present} objects present")
 
 
+def drop_incomplete_piles(spec: RunSpec) -> str:
+    """Forget the shuffle tasks whose target objects are not all there, and return what is missing, or ""."""
+    objects, arrays, lost = LocalObjects(spec.target_root), [open_target_array(spec, path) for path in spec.paths], ""
+    for pile in range(spec.plan.piles):
+        keys = (key for array in arrays for key in array.keys(*spec.plan.pile_span(pile)))
+        missing = next((key for key in keys if not objects.exists(key)), None)
+        if missing is not None:
+            lost = lost or f"object {missing!r} of {spec.target_root} is missing"
+            drop_record(spec, "shuffle", pile)
+    return lost
+
+
 def run_digests(spec: RunSpec) -> dict[str, str]:
     """Return the digests of a verified run."""
     piles = committed_records(spec, "shuffle", spec.plan.piles)
@@ -91,6 +103,7 @@ def read_back_pile(ref: TaskRef) -> dict[str, Any]:
     for name, digest in totals.items():
         check = compare(name, Digest.from_hex(written["digests"][name]), digest, MEANINGS[name])
         if not check.ok:
+            drop_record(spec, "shuffle", ref.index)
             raise StorageError(
                 f"the target rows [{start}, {stop}) read back differ from what was written; "
                 f"{check.name}: {check.detail}"

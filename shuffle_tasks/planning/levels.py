@@ -75,6 +75,10 @@ class Level:
         per_parent = self.parent_rows // self.pile_rows if self.parents > 1 else self.piles
         return parent * per_parent, min((parent + 1) * per_parent, self.piles)
 
+    def parent_of(self, pile: int) -> int:
+        """Return the parent pile that a pile lies in."""
+        return pile * self.pile_rows // self.parent_rows if self.parents > 1 else 0
+
     def pile_size(self, pile: int) -> int:
         """Return the exact rows of a pile."""
         return min(self.pile_rows, self.n - pile * self.pile_rows)

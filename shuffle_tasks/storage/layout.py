@@ -25,6 +25,9 @@ from shuffle_tasks.storage.chunks import array_from_documents
 from shuffle_tasks.storage.memory_documents import documents_in
 from shuffle_tasks.storage.objects import LocalObjects
 
+_XARRAY_FILL_KINDS = "biufc"
+"""xarray reads a `_FillValue` of format 3 for these; the other dtypes have no missing values there."""
+
 Nodes = dict[str, dict[str, Any]]
 
 
@@ -200,13 +203,12 @@ def _converted(
     fill = array.metadata.fill_value
     if zarr_format == 3:
         attributes.pop("_ARRAY_DIMENSIONS", None)
-        if (
-            fill is not None
-        ):  # xarray reads the fill value of format 2 as "missing", that of format 3 as a plain default
+        # xarray reads the fill value of format 2 as "missing", that of format 3 as a plain default
+        if fill is not None and np.dtype(array.dtype).kind in _XARRAY_FILL_KINDS:
             attributes["_FillValue"] = _encode_fill(fill, array)
     else:
         fill = FillValueCoder.decode(attributes.pop("_FillValue"), array.dtype) if "_FillValue" in attributes else None
-        attributes |= {"_ARRAY_DIMENSIONS": list(dims)} if dims is not None else {}
+        attributes |= {"_ARRAY_DIMENSIONS": list(dims or ())} if dims is not None or not array.shape else {}
 
     def create(store: MemoryStore) -> None:
         zarr.create_array(

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import LocalStore
 
-from shuffle_tasks.errors import StorageError
+from shuffle_tasks.errors import DamagedPileError, StorageError
 from shuffle_tasks.planning.memory import piece_rows
 from shuffle_tasks.storage import tree
 from shuffle_tasks.storage.chunks import ChunkedArray, array_from_documents
 from shuffle_tasks.storage.objects import LocalObjects
+from shuffle_tasks.storage.records import stage_name
 from shuffle_tasks.storage.spec import RunSpec
 
 MANIFEST_VERSION = 1
@@ -114,6 +115,7 @@ class PileLevel:
 
     def __init__(self, spec: RunSpec, depth: int) -> None:
         self.spec = spec
+        self.depth = depth
         self.level = spec.plan.levels[depth]
         self.objects = LocalObjects(f"{spec.work}/{store_name(spec, depth)}")
         self.keys = self._open(spec.key_name)
@@ -177,7 +179,13 @@ class PileLevel:
         """Read the `count` rows of a segment into the start of `out`, which has room for whole pieces."""
         piece = array.chunks[2]
         for number, start in enumerate(range(0, count, piece)):
-            array.read_object((span, pile, number, *(0,) * (len(array.chunks) - 3)), out[start : start + piece])
+            index = (span, pile, number, *(0,) * (len(array.chunks) - 3))
+            try:
+                array.read_object(index, out[start : start + piece])
+            except StorageError as error:
+                parent = self.level.parent_of(pile)
+                writer = stage_name(self.depth, self.spec.plan), parent * self.level.spans + span
+                raise DamagedPileError(str(error), *writer) from error
 
     def read_pile(self, array: ChunkedArray, pile: int, spans: range, counts: NDArray[np.int64]) -> NDArray[Any]:
         """Return the rows of some segments of a pile, one behind the other in span order."""

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from shuffle_tasks.errors import StorageError
+from shuffle_tasks.planning.plan import Plan
 from shuffle_tasks.storage.spec import RunSpec, TaskRef
+
+
+def stage_name(depth: int, plan: Plan) -> str:
+    """Return the name of a level's records: "scatter", "scatter-2" …, "consolidate" for the physical one."""
+    if depth and plan.consolidation == "physical" and depth == len(plan.levels) - 1:
+        return "consolidate"
+    return "scatter" if depth == 0 else f"scatter-{depth + 1}"
 
 
 def record_key(stage: str, index: int) -> str:
@@ -27,6 +35,11 @@ def read_record(spec: RunSpec, stage: str, index: int) -> dict[str, Any] | None:
     if not isinstance(record, dict) or record.get("plan_id") != spec.plan_id:
         return None
     return record
+
+
+def drop_record(spec: RunSpec, stage: str, index: int) -> None:
+    """Forget that a task finished: the next attempt runs it again."""
+    spec.objects().delete(record_key(stage, index))
 
 
 def committed_records(spec: RunSpec, stage: str, tasks: int) -> list[dict[str, Any]]:
