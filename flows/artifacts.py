@@ -45,7 +45,7 @@ class ProgressArtifacts:
             try:
                 key, text = f"shuffle-progress-{stage}", f"{stage}: {tasks} tasks"
                 self.artifact = cast(UUID, create_progress_artifact(0.0, key=key, description=text))
-            except Exception as error:  # whatever the server says
+            except Exception as error:  # noqa: BLE001 - whatever the server says
                 _warn(f"no progress artifact for {stage}: {error}")
 
     def task_finished(self, stage: str, done: int, total: int) -> None:
@@ -68,7 +68,7 @@ class ProgressArtifacts:
         assert self.artifact is not None
         try:
             update_progress_artifact(self.artifact, percent, description=description)
-        except Exception as error:  # whatever the server says
+        except Exception as error:  # noqa: BLE001 - whatever the server says
             self.artifact = None
             _warn(f"progress artifact not updated: {error}")
 
@@ -79,7 +79,7 @@ def publish_summary(report: ShuffleReport) -> None:
         create_markdown_artifact(
             write_summary(report.to_dict()), key=SUMMARY_KEY, description=f"shuffle {report.target}"
         )
-    except Exception as error:  # whatever the server says
+    except Exception as error:  # noqa: BLE001 - whatever the server says
         _warn(f"no summary artifact: {error}")
 
 

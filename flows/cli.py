@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from flows import outcome
 from flows.options import AsJson, Direct, takes_request
-
-if TYPE_CHECKING:
-    from shuffle_tasks.planning.config import ShuffleConfig
-    from shuffle_tasks.report import ShuffleReport
 
 app = typer.Typer(
     name="pileshuffle",
@@ -33,17 +29,22 @@ Target = Annotated[
 ]
 
 
-def _print_version(wanted: bool) -> None:
+def _read_version() -> str:
+    try:
+        return importlib.metadata.version("pileshuffle")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown: pileshuffle is not installed"
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - a callback of typer
     if wanted:
-        try:
-            print(importlib.metadata.version("pileshuffle"))
-        except importlib.metadata.PackageNotFoundError:
-            print("unknown: pileshuffle is not installed")
+        typer.echo(_read_version())
         raise typer.Exit
 
 
 @app.callback()
 def common(
+    *,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
@@ -53,52 +54,26 @@ def common(
 
 @app.command()
 @takes_request
-def run(fields: dict[str, Any], direct: Direct = False, as_json: AsJson = False) -> int:
+def run(fields: dict[str, Any], *, direct: Direct = False, as_json: AsJson = False) -> int:
     """Shuffle SOURCE into TARGET. Repeating a finished request does nothing; an interrupted one resumes."""
 
     def find_answer(console: Console) -> outcome.Answer:
+        from flows.running import run_request
         from flows.show import show_report
         from shuffle_tasks.planning.config import make_config
 
-        report = _run(make_config(**fields), console, direct=direct).to_dict()
+        report = run_request(make_config(**fields), console, direct=direct).to_dict()
         return outcome.Answer(report, lambda out: show_report(out, report))
 
     return outcome.deliver(find_answer, as_json=as_json)
 
 
-def _run(config: ShuffleConfig, console: Console, *, direct: bool) -> ShuffleReport:
-    from flows.terminal import show_progress
-    from shuffle_tasks import plan_shuffle, run_shuffle
-    from shuffle_tasks.run import is_complete
-
-    if direct or is_complete(config):
-        with show_progress(console) as observer:
-            return run_shuffle(config, observer=observer)
-    plan_shuffle(config)  # a wrong request is refused before a server is started for it
-    return run_flow(config, console)
-
-
-def run_flow(config: ShuffleConfig, console: Console) -> ShuffleReport:
-    """Run the Prefect flow in this process, with its progress on `console`."""
-    from flows.schedule import literal_target
-    from flows.server import set_prefect_defaults
-    from flows.terminal import show_progress
-    from flows.watching import watched_by
-
-    set_prefect_defaults(quiet=True)
-    from flows import shuffle_dataset
-
-    request = config.model_copy(update={"target": literal_target(config.target)})
-    with show_progress(console) as observer, watched_by(observer):
-        return shuffle_dataset(request)
-
-
 @app.command()
 @takes_request
-def plan(fields: dict[str, Any], as_json: AsJson = False) -> int:
+def plan(fields: dict[str, Any], *, as_json: AsJson = False) -> int:
     """Show what `run` with the same options would do. Nothing is read but metadata, and nothing is written."""
 
-    def find_answer(console: Console) -> outcome.Answer:
+    def find_answer(_console: Console) -> outcome.Answer:
         from flows.show import show_plan
         from shuffle_tasks import plan_shuffle
         from shuffle_tasks.planning.config import make_config
@@ -112,6 +87,7 @@ def plan(fields: dict[str, Any], as_json: AsJson = False) -> int:
 @app.command()
 def verify(
     target: Target,
+    *,
     source: Annotated[
         str | None,
         typer.Option(
@@ -125,7 +101,7 @@ def verify(
     Any changed, lost, repeated or misplaced row fails, and the check that found it is named.
     """
 
-    def find_answer(console: Console) -> outcome.Answer:
+    def find_answer(_console: Console) -> outcome.Answer:
         from flows.show import show_checks
         from shuffle_tasks import verify as verify_target
 
@@ -136,10 +112,10 @@ def verify(
 
 
 @app.command()
-def provenance(target: Target, as_json: AsJson = False) -> int:
+def provenance(target: Target, *, as_json: AsJson = False) -> int:
     """Show the provenance record of TARGET; with --json as it is."""
 
-    def find_answer(console: Console) -> outcome.Answer:
+    def find_answer(_console: Console) -> outcome.Answer:
         from flows.show import show_record
         from shuffle_tasks.provenance import read_provenance
 
@@ -154,6 +130,7 @@ def demo(
     directory: Annotated[
         str, typer.Argument(help="Directory for the data, the result and the picture.", metavar="[DIR]")
     ] = "pileshuffle-demo",
+    *,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace what an earlier demo left in DIR.", show_default="off")
     ] = False,

@@ -5,7 +5,9 @@ A model that is trained on such a dataset in order sees one class at a time.
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,8 +78,8 @@ def run_demo(directory: str, console: Console, *, overwrite: bool = False) -> De
     RequestError
         If the directory is not empty and `overwrite` is False.
     """
-    from flows.cli import run_flow
     from flows.picture import draw_labels
+    from flows.running import run_flow
     from shuffle_tasks.planning.config import make_config
 
     place = _make_place(Path(directory).absolute(), overwrite=overwrite)
@@ -113,6 +115,7 @@ def write_pets(path: Path, rows_per_class: int = ROWS_PER_CLASS) -> NDArray[np.i
     The features are two clouds of waves, one around -1 and one around +1: no random numbers.
     """
     import zarr
+    from zarr.errors import ZarrUserWarning
 
     labels = np.repeat(np.array([0, 1], "i1"), rows_per_class)
     phase = np.arange(labels.size, dtype="f8")[:, None] * np.linspace(0.1, 1.7, FEATURES)
@@ -122,6 +125,10 @@ def write_pets(path: Path, rows_per_class: int = ROWS_PER_CLASS) -> NDArray[np.i
         chunks = (CHUNK_ROWS, *values.shape[1:])
         group.create_array(name, data=values, chunks=chunks, dimension_names=dims)
     group["label"].attrs.update({"long_name": "kind of pet", "flag_values": [0, 1], "flag_meanings": "cat dog"})
+    with warnings.catch_warnings():
+        # zarr-python warns that format 3 does not specify consolidated metadata; xarray warns where there is none.
+        warnings.filterwarnings("ignore", "Consolidated metadata is currently not part", ZarrUserWarning)
+        zarr.consolidate_metadata(path, zarr_format=3)
     return labels
 
 
@@ -137,7 +144,7 @@ def share_of_dogs(labels: NDArray[np.int8], cells: int) -> NDArray[np.float64]:
     return np.array([piece.mean() for piece in np.array_split(labels, cells)]).round(2)
 
 
-def draw_strip(labels: NDArray[np.int8], cells: int = STRIP_CELLS, *, blocks: str = " ░▒▓█") -> Text:
+def draw_strip(labels: NDArray[np.int8], cells: int = STRIP_CELLS, *, blocks: str = "░▒█") -> Text:
     """Return one line of text: the share of dogs along the dataset, as shade and as colour (blue cats, orange dogs)."""
     line = Text()
     for share in share_of_dogs(labels, cells):
@@ -150,7 +157,7 @@ def show_demo(console: Console, demo: Demo) -> None:
     """Print the certificate, the labels before and after, and where everything is."""
     from flows.show import show_report
 
-    blocks = " ░▒▓█" if "utf" in console.encoding.lower() else " .:*#"
+    blocks = "░▒█" if "utf" in console.encoding.lower() else ".:#"
     show_report(console, demo.report.to_dict())
     console.print(
         f"\nlabels along the dataset, first row to last: '{blocks[0]}' all cats, '{blocks[-1]}' all dogs",
@@ -159,6 +166,5 @@ def show_demo(console: Console, demo: Demo) -> None:
     for name, labels in (("before", demo.before), ("after", demo.after)):
         console.print(Text(f"{name:>6} |").append_text(draw_strip(labels, blocks=blocks)).append("|"))
     console.print(f"\npicture: {demo.picture}", highlight=False, soft_wrap=True)
-    console.print(
-        f"check it: pileshuffle verify {demo.report.target} --source {demo.source}", highlight=False, soft_wrap=True
-    )
+    check = shlex.join(["pileshuffle", "verify", demo.report.target, "--source", str(demo.source)])
+    console.print(f"check it: {check}", highlight=False, soft_wrap=True)

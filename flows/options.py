@@ -25,6 +25,7 @@ def request_fields(
         str, typer.Argument(help="Zarr array or group to read, format 2 or 3.", metavar="SOURCE", show_default=False)
     ],
     target: Annotated[str, typer.Argument(help="Zarr array or group to write.", metavar="TARGET", show_default=False)],
+    *,
     seed: Annotated[int, _option("--seed", "Seed of the order, 0 to 2^64 - 1.")] = 0,
     epoch: Annotated[
         int, _option("--epoch", "Epoch of the order, 0 to 2^32 - 1: another order under the same seed.")

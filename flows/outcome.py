@@ -15,8 +15,6 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from shuffle_tasks.errors import RequestError, ShuffleError
-
 DONE = 0
 FAILED = 1
 REFUSED = 2
@@ -59,7 +57,7 @@ def deliver(find_answer: Callable[[Console], Answer], *, as_json: bool) -> int:
         try:
             with terminated_as_interrupted():
                 answer = find_answer(Console(stderr=True))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - an exit code for each
             code, kind, text = describe_error(error)
             report_error(code, kind, text, stdout if as_json else None)
             return code
@@ -72,18 +70,27 @@ def deliver(find_answer: Callable[[Console], Answer], *, as_json: bool) -> int:
 
 def describe_error(error: BaseException) -> tuple[int, str, str]:
     """Return exit code, kind and message of what ended a command."""
+    from shuffle_tasks.errors import RequestError, ShuffleError  # not needed for the help, which should be fast
+
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
     kind = type(error).__name__
     if isinstance(error, SystemExit | GeneratorExit):
         raise error
-    if not isinstance(error, Exception):  # Ctrl-C, SIGTERM, or a cancelled flow run
+    if was_interrupted(error):
         return INTERRUPTED, "Interrupted", "interrupted; the target is not committed, and the same command resumes"
     if isinstance(error, RequestError):
         return REFUSED, kind, str(error)
     if isinstance(error, ShuffleError):
         return FAILED, kind, str(error)
     return FAILED, kind, f"{kind}: {error} (set {TRACEBACK_VARIABLE}=1 to see where)"
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Tell whether Ctrl-C, SIGTERM or the cancelling of a flow run is at the bottom of an error."""
+    while error is not None and isinstance(error, Exception) and type(error).__name__ != "CancelledRun":
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def report_error(code: int, kind: str, text: str, json_file: TextIO | None = None) -> None:
@@ -119,7 +126,7 @@ def reserved_stdout() -> Generator[TextIO]:
 def terminated_as_interrupted() -> Generator[None]:
     """Treat SIGTERM like Ctrl-C, so that the Dask work is cancelled and the attempt is recorded."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt(f"signal {number}")
 
     before = signal.signal(signal.SIGTERM, interrupt)

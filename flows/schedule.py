@@ -60,7 +60,7 @@ def _fill(name: str | None, spec: str | None, conversion: str | None, values: Ma
     if name is None:
         return ""
     if name not in PLACEHOLDERS or conversion or "{" in (spec or ""):
-        known = ", ".join("{%s}" % known for known in PLACEHOLDERS)
+        known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
         raise RequestError(f"target: unknown placeholder {{{name}}} in the template {template!r}; known are {known}")
     try:
         return format(values[name], spec or (DEFAULT_TIME_FORMAT if name == "scheduled" else ""))

@@ -8,6 +8,9 @@ set before, and what the user has set wins.
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Callable
 
 PREFECT_DEFAULTS = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
@@ -23,6 +26,34 @@ def set_prefect_defaults(*, quiet: bool = False) -> None:
     """Set the defaults in the environment, where nothing is set; to be called before prefect is imported."""
     for name, value in (PREFECT_DEFAULTS | (QUIET_CONSOLE if quiet else {})).items():
         os.environ.setdefault(name, value)
+
+
+def start_server(note: Callable[[str], None]) -> None:
+    """Start Prefect's temporary server, if no server is configured, out of the reach of Ctrl-C.
+
+    A terminal sends Ctrl-C to every process of the foreground group. The run needs its server to record that it was
+    interrupted: so the server is started from a thread that blocks SIGINT, which a child process inherits.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL
+
+    if PREFECT_API_URL.value():
+        return
+
+    def start() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            get_client(sync_client=True)
+        except Exception as error:  # noqa: BLE001 - raised in the calling thread
+            failures.append(error)
+
+    failures: list[Exception] = []
+    note("starting a temporary Prefect server")
+    thread = threading.Thread(target=start, name="start-prefect-server", daemon=True)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
 
 
 def describe_flow_run(name: str, run_id: str) -> str:

@@ -84,8 +84,10 @@ def show_record(console: Console, record: Mapping[str, Any]) -> None:
     console.print(tree)
 
 
-def _grow(tree: Tree, value: Mapping[str, Any]) -> None:
-    for name, inner in value.items():
+def _grow(tree: Tree, value: Mapping[Any, Any]) -> None:
+    for name, found in value.items():
+        rows = isinstance(found, list) and found and isinstance(found[0], Mapping)
+        inner = dict(enumerate(found)) if rows else found
         if isinstance(inner, Mapping) and inner:
             _grow(tree.add(Text(str(name), style="bold")), inner)
         else:
@@ -106,7 +108,7 @@ def _stage_table(stages: Mapping[str, Mapping[str, Any]]) -> Table:
         moved = stats["bytes_read"] + stats["bytes_written"]
         rate = f"{moved / stats['seconds'] / 1e6:.0f}" if moved and stats["seconds"] else ""
         table.add_row(
-            name, _number(stats.get("tasks", "")), f"{stats['seconds']:.2f}", format_bytes(stats["bytes_read"]),
+            name, _number(stats.get("tasks") or ""), f"{stats['seconds']:.2f}", format_bytes(stats["bytes_read"]),
             format_bytes(stats["bytes_written"]), rate,
         )  # fmt: skip
     return table

@@ -7,22 +7,23 @@ see: names, progress, a summary, the target as an asset. It changes nothing in t
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from prefect import flow, runtime
-from pydantic import Field
+from prefect.states import Cancelled
+from pydantic import Field, WithJsonSchema
 
 from flows.artifacts import ProgressArtifacts, publish_summary
+from flows.cancelling import CancelWatch, FlowRunCancelled, ask_server
+from flows.logs import quiet_dask
 from flows.schedule import name_request, resolve_request
 from flows.server import describe_flow_run
 from flows.stages import run_stages
 from flows.watching import Several, current_watcher
 from shuffle_tasks.errors import RequestError
 from shuffle_tasks.planning.config import ShuffleConfig
+from shuffle_tasks.report import ShuffleReport  # at run time too: Prefect evaluates all annotations for the form
 from shuffle_tasks.run import ShuffleRun
-
-if TYPE_CHECKING:
-    from shuffle_tasks.report import ShuffleReport
 
 NOT_FIELDS = ("config", "epoch_from_schedule")
 
@@ -73,6 +74,16 @@ EPOCH_TEXT = (
     "so that every firing has an order of its own."
 )
 
+# One JSON value in the form, where its fields would be a second copy of all the others. Its own schema would not do
+# either: the bound of the seed, 2^64, is more than the JSON of Prefect's server can hold.
+CONFIG_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [{"type": "object"}, {"type": "null"}],
+        "title": "Config",
+        "description": "A whole request as one value; or leave it out and give the fields.",
+    }
+)
+
 
 @flow(
     name="shuffle-dataset",
@@ -84,9 +95,7 @@ EPOCH_TEXT = (
     log_prints=False,
 )
 def shuffle_dataset(
-    config: Annotated[
-        ShuffleConfig | None, _form("config", "A whole request as one value; or leave it out and give the fields.")
-    ] = None,
+    config: Annotated[ShuffleConfig | None, CONFIG_SCHEMA] = None,
     *,
     source: Annotated[str | None, _form("source")] = None,
     target: Annotated[str | None, _form("target", TARGET_TEXT)] = None,
@@ -133,15 +142,21 @@ work_dir, keep_piles, overwrite, verify_readback, performance_report, pile_rows,
         If the request is wrong; nothing was read or written.
     RunError
         If the run failed; the target is not committed, and the same request resumes.
+    prefect.exceptions.CancelledRun
+        If the flow run was cancelled; the target is not committed.
     """
     request = _read_request(dict(locals()))
     name, run_id = str(runtime.flow_run.name), str(runtime.flow_run.id)
-    observer = Several(current_watcher(), ProgressArtifacts())
+    observer = Several(current_watcher(), ProgressArtifacts(), CancelWatch(lambda: ask_server(run_id)))
     observer.note(describe_flow_run(name, run_id))
     labels = {"prefect_flow_run_id": run_id, "prefect_flow_run_name": name}
-    with ShuffleRun(request, observer=observer, labels=labels) as run:
-        if not run.already_complete:
-            run_stages(run, request.source, request.target)
-        report = run.report()
+    try:
+        with quiet_dask(), ShuffleRun(request, observer=observer, labels=labels) as run:
+            if not run.already_complete:
+                run_stages(run, request.source, request.target)
+            report = run.report()
+    except FlowRunCancelled as cancelled:
+        # A state in place of a result is what Prefect takes as the run's own state; the caller gets its `CancelledRun`.
+        return Cancelled(message=f"{cancelled}; the target is not committed")  # type: ignore[return-value]
     publish_summary(report)
     return report

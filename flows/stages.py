@@ -7,13 +7,15 @@ it. There are no retries here: a repeated flow run resumes from the commit recor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote as percent_quote
 
-from prefect import task
+from prefect import Task, task
 from prefect.assets import Asset, AssetProperties, add_asset_metadata, materialize
 from prefect.cache_policies import NO_CACHE
+from prefect.tasks import TaskRunNameCallbackWithParameters
 from prefect.utilities.annotations import quote
 
 from shuffle_tasks import STAGES
@@ -22,42 +24,53 @@ if TYPE_CHECKING:
     from shuffle_tasks.planning.plan import Plan
     from shuffle_tasks.run import ShuffleRun
 
+    StageCall = Callable[[ShuffleRun], None]
+
 MAX_KEY_CHARACTERS = 512
 
-stage_task = task(task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False, retries=0)
+
+def _stage_task(stage: str) -> Callable[[StageCall], Task[[ShuffleRun], None]]:
+    return task(task_run_name=_namer(stage), cache_policy=NO_CACHE, persist_result=False, retries=0)
 
 
-@stage_task
-def plan(run: ShuffleRun, label: str) -> None:
+def _namer(stage: str) -> TaskRunNameCallbackWithParameters:
+    def name_task_run(parameters: dict[str, Any]) -> str:
+        return label_stage(stage, parameters["run"].plan)
+
+    return cast("TaskRunNameCallbackWithParameters", name_task_run)  # what Prefect takes any such function for
+
+
+@_stage_task("plan")
+def plan(run: ShuffleRun) -> None:
     """Fix every number of the run, the borders of the piles included, and store the plan."""
     run.run_stage("plan")
 
 
-@stage_task
-def scatter(run: ShuffleRun, label: str) -> None:
+@_stage_task("scatter")
+def scatter(run: ShuffleRun) -> None:
     """Read the source once and throw every row on its pile."""
     run.run_stage("scatter")
 
 
-@stage_task
-def combine(run: ShuffleRun, label: str) -> None:
+@_stage_task("combine")
+def combine(run: ShuffleRun) -> None:
     """Prove that every row is in exactly one pile, and consolidate the piles."""
     run.run_stage("combine")
 
 
-@stage_task
-def shuffle(run: ShuffleRun, label: str) -> None:
+@_stage_task("shuffle")
+def shuffle(run: ShuffleRun) -> None:
     """Sort every pile by key and write its rows to the target."""
     run.run_stage("shuffle")
 
 
-@stage_task
-def verify(run: ShuffleRun, label: str) -> None:
+@_stage_task("verify")
+def verify(run: ShuffleRun) -> None:
     """Compare the certificate's digests, the order of the keys and the target's objects."""
     run.run_stage("verify")
 
 
-def commit(run: ShuffleRun, label: str) -> None:
+def commit(run: ShuffleRun) -> None:
     """Make the target visible by one atomic write, and record it as an asset."""
     run.run_stage("commit")
     report = run.report()
@@ -71,11 +84,11 @@ def run_stages(run: ShuffleRun, source: str, target: str) -> None:
     tasks = {"plan": plan, "scatter": scatter, "combine": combine, "shuffle": shuffle, "verify": verify}
     tasks["commit"] = materialize(
         target_asset, by="pileshuffle", asset_deps=[Asset(key=asset_key(source))],
-        name="commit", task_run_name="{label}", cache_policy=NO_CACHE, persist_result=False, retries=0,
+        name="commit", task_run_name=_namer("commit"), cache_policy=NO_CACHE, persist_result=False, retries=0,
     )(commit)  # fmt: skip
     unseen = cast("ShuffleRun", quote(run))  # Prefect unwraps it when it calls the task
     for stage in STAGES:
-        tasks[stage](unseen, label=label_stage(stage, run.plan))
+        tasks[stage](unseen)
 
 
 def label_stage(stage: str, plan: Plan) -> str:

@@ -1,5 +1,7 @@
 """Progress on standard error: bars on a terminal, plain lines elsewhere."""
 
+# ruff: noqa: ARG002 - an observer takes what the protocol gives
+
 from __future__ import annotations
 
 import time

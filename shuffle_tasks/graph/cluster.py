@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -109,11 +111,18 @@ def local_client(slots: int, budget: int) -> Iterator[Any]:
             threads_per_worker=1,
             processes=True,
             memory_limit=0,
+            silence_logs=logging.CRITICAL,
             host="127.0.0.1",
             dashboard_address=f"127.0.0.1:{_dashboard_port()}",
         )
         with cluster, Client(cluster, set_as_default=False) as client:
+            client.run(_ignore_interrupts)
             yield client
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to all its processes, to the process that started the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _dashboard_port() -> int:

@@ -42,8 +42,8 @@ class ShuffleConfig(BaseModel):
 
     source: PathText = Field(description="Zarr array or group to read (format 2 or 3).")
     target: PathText = Field(description="Zarr array or group to write.")
-    seed: int = Field(0, ge=0, lt=2**64, description="Seed of the order, 0 <= seed < 2^64.")
-    epoch: int = Field(0, ge=0, lt=2**32, description="Epoch of the order, 0 <= epoch < 2^32.")
+    seed: int = Field(0, ge=0, le=2**64 - 1, description="Seed of the order, 0 <= seed < 2^64.")
+    epoch: int = Field(0, ge=0, le=2**32 - 1, description="Epoch of the order, 0 <= epoch < 2^32.")
     memory: Annotated[int, BeforeValidator(_as_size), Field(ge=1)] | None = Field(
         None, description="Data buffers of all local workers together, in bytes; default: 60% of what is available."
     )
