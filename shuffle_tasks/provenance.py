@@ -32,6 +32,7 @@ def new_run_id() -> str:
     return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
 
 
+@functools.cache
 def package_versions() -> dict[str, str]:
     """Return the versions of the packages that a result could depend on."""
     found = {}
@@ -78,7 +79,7 @@ def start_record(request: Request, run_id: str, labels: Mapping[str, str]) -> di
         "copied": list(request.source.copies),
         "order": {"scheme": ORDER_SCHEME, "version": ORDER_VERSION},
         "row_hash_version": ROW_HASH_VERSION,
-        "packages": package_versions(),
+        "packages": dict(package_versions()),
         "python": platform.python_version(),
         "git_commit": git_commit(),
         "host": socket.gethostname(),
