@@ -123,7 +123,11 @@ def earlier_attempts(work: str, run_id: str) -> dict[str, Any]:
             record = LocalObjects(work).get_json(f"runs/{name}")
             status = "killed" if record["status"] == "running" else record["status"]
             found[name.removesuffix(".json")] = {**record, "status": status}
-    return found
+    return _by_start(found)
+
+
+def _by_start(records: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(sorted(records.items(), key=lambda item: str(item[1].get("started"))))
 
 
 def read_records(target: str) -> dict[str, Any]:
@@ -152,7 +156,7 @@ def read_records(target: str) -> dict[str, Any]:
         raise RequestError(
             f"{path} has no provenance record: it was not written by pileshuffle, or its record was removed"
         )
-    return dict(records)
+    return _by_start(records)
 
 
 def _group_records(objects: LocalObjects) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from shuffle_tasks.report import ShuffleReport, report_from_record
 from shuffle_tasks.request import Request, check_disk, check_target, open_request, plan_request
 from shuffle_tasks.stages import StageRunner
 from shuffle_tasks.storage.layout import Nodes
+from shuffle_tasks.storage.lease import Lease
 from shuffle_tasks.storage.objects import LocalObjects
 from shuffle_tasks.storage.piles import store_name
 from shuffle_tasks.storage.spec import RunSpec
@@ -107,6 +108,7 @@ class ShuffleRun:
         self._nodes: Nodes
         self._executor: Executor
         self._stages: StageRunner
+        self._lease: Lease
 
     def __enter__(self) -> Self:
         """Check the request, plan it, and get the workers."""
@@ -121,6 +123,9 @@ class ShuffleRun:
             self._executor = self._start_workers(stack)
             self._stack = stack.pop_all()
         try:
+            self._lease = Lease(self._request.work, self.run_id)
+            self._lease.acquire()
+            self._stack.callback(self._lease.release)
             self._record = start_record(self._request, self.run_id, self._labels)
             write_attempt(self._request.work, self._record)
         except BaseException:
@@ -185,15 +190,10 @@ class ShuffleRun:
         """
         if self.already_complete:
             return StageStats(name)
+        self._lease.check()
         start = time.perf_counter()
-        stats: StageStats = {
-            "plan": self._plan,
-            "scatter": self._scatter,
-            "combine": self._combine,
-            "shuffle": self._shuffle,
-            "verify": self._verify,
-            "commit": self._commit,
-        }[name]()
+        own = {"plan": self._plan, "verify": self._verify, "commit": self._commit}
+        stats: StageStats = (own.get(name) or getattr(self._stages, name))()
         stats = dataclasses.replace(stats, seconds=round(time.perf_counter() - start, 6))
         self._stats[name] = stats
         self.observer.stage_finished(name, stats)
@@ -209,15 +209,6 @@ class ShuffleRun:
             self.observer.note(note)
         return StageStats("plan", tasks=1)
 
-    def _scatter(self) -> StageStats:
-        return self._stages.scatter()
-
-    def _combine(self) -> StageStats:
-        return self._stages.combine()
-
-    def _shuffle(self) -> StageStats:
-        return self._stages.shuffle()
-
     def _verify(self) -> StageStats:
         stats, certificate = self._stages.verify(readback=self.config.verify_readback)
         self._record |= {"certificate": certificate.to_dict(), "digests": run_digests(self.spec)}
@@ -229,6 +220,7 @@ class ShuffleRun:
         kept = f"{spec.work}/piles.zarr" if self.config.keep_piles and self.plan.levels else None
         self._write_record(status="complete", piles=kept)
         records = earlier_attempts(spec.work, self.run_id) | {self.run_id: self._record}
+        self._lease.check()
         commit_target(spec.target_root, spec.target_nodes, records)
         if spec.target_root != spec.target_url:
             swap_in(spec.target_root, spec.target_url)
@@ -242,6 +234,7 @@ class ShuffleRun:
             work.delete_tree()
             LocalObjects(self._request.work_root).delete_empty_folder()
             return
+        self._lease.release()
         for depth in range(len(self.plan.levels) - 1):
             work.delete_tree(store_name(self.spec, depth))
 

@@ -31,7 +31,14 @@ def plan(tmp_path):
     import zarr
 
     zarr.create_array(tmp_path / "in.zarr", shape=(5000, 2), chunks=(10, 2), dtype="f4")
-    fields = {"pile_rows": 70, "scatter_rows": 130, "levels": 2, "scheduler": "synchronous", "seed": 3, "memory": "1GiB"}
+    fields = {
+        "pile_rows": 70,
+        "scatter_rows": 130,
+        "levels": 2,
+        "scheduler": "synchronous",
+        "seed": 3,
+        "memory": "1GiB",
+    }
     return plan_shuffle(ShuffleConfig(source=tmp_path / "in.zarr", target=tmp_path / "out.zarr", **fields))
 
 
@@ -52,7 +59,7 @@ def test_workers_find_the_same_borders(plan, monkeypatch, key_bits):
 
 
 def test_segments_are_exact(plan):
-    """The rows of the largest segment of each level are what a count over all rows gives, and never above the estimate."""
+    """The largest segment of each level has the rows that a count gives, and never more than the estimate."""
     fitted = locate.fit_segments(plan, locate.find_borders(plan, SynchronousExecutor()), SynchronousExecutor())
     rank = np.argsort(np.argsort(row_keys(5000, 3), kind="stable"), kind="stable")
     for level, estimate in zip(fitted.levels, plan.levels, strict=True):

@@ -26,7 +26,9 @@ def test_ci_runs_the_commands_of_the_readme():
     assert [command for command in commands if command not in script] == []
 
 
-@pytest.mark.parametrize("path", re.findall(r"`((?:\.github|flows|infra|shuffle_tasks|benchmarks|tests)/[^`]*)`", README))
+@pytest.mark.parametrize(
+    "path", re.findall(r"`((?:\.github|flows|infra|shuffle_tasks|benchmarks|tests)/[^`]*)`", README)
+)
 def test_paths_of_the_readme_exist(path):
     """Every path that the README names is there."""
     assert (ROOT / path).exists()

@@ -103,7 +103,7 @@ def local_client(slots: int, budget: int) -> Iterator[Any]:
 
     environment = {
         "MALLOC_MMAP_THRESHOLD_": str(MMAP_THRESHOLD),
-        "MALLOC_TRIM_THRESHOLD_": str(max(MMAP_THRESHOLD, min(budget // 4, 2**30))),
+        "MALLOC_TRIM_THRESHOLD_": str(min(max(budget // 8, 8 * 2**20), 2**30)),
     }
     with dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in environment.items()}):
         cluster = LocalCluster(

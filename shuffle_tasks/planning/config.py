@@ -90,5 +90,8 @@ def make_config(**fields: Any) -> ShuffleConfig:
     try:
         return ShuffleConfig(**fields)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc'][:1])) or 'request'}: {e['msg']}" for e in error.errors()]
+        lines = [
+            f"{e['loc'][0]}: {e['msg']}, got {e['input']!r}" if e["loc"] else e["msg"]
+            for e in error.errors(include_url=False)
+        ]
         raise RequestError("the request is wrong: " + "; ".join(lines)) from error

@@ -141,14 +141,16 @@ class Workload:
     steps: tuple[int, ...]
 
     def shuffle_peak(self, rows: int) -> int:
-        """Return the peak of shuffling a pile of `rows` rows."""
+        """Return the peak of shuffling a pile of `rows` rows, or of consolidating it."""
         rows = min(rows, self.n)
-        return memory.shuffle_peak(rows, rows, self.variables)
+        consolidating = memory.rescatter_peak(rows, rows, rows, self.variables)
+        return max(consolidating, memory.shuffle_peak(rows, rows, self.variables))
 
     def scatter_peak(self, rows: int) -> int:
-        """Return the peak of scattering `rows` rows."""
+        """Return the peak of scattering `rows` rows, of the source or of one of its segments."""
         rows = min(rows, self.n)
-        return memory.scatter_peak(rows, rows, self.variables)
+        again = memory.rescatter_peak(rows, rows, rows, self.variables)
+        return max(again, memory.scatter_peak(rows, rows, self.variables))
 
     def least_bytes(self, fixed: Sizes) -> int:
         """Return the smallest budget for which a plan exists."""

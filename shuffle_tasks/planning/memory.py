@@ -15,11 +15,11 @@ FIXED_BYTES = 24 * 2**20
 PLAN_BYTES = 48 * 2**20
 """The histogram of leading key bits and the pairs around the borders; in the process that plans."""
 
-SCATTER_ROW_BYTES = 96
-"""A row of scatter: key, order, sorted key and sort scratch (8 each), two hash sums and two hashes, mixing scratch."""
+ORDER_ROW_BYTES = 40
+"""Beside a row: its key, its place in the order, two hash sums, and slack for the sort."""
 
-SHUFFLE_ROW_BYTES = 48
-"""A row of shuffle: key, sort order, sorted key and sort scratch (8 each), slack for the sort's runs (16)."""
+DIGEST_ROW_BYTES = 96
+"""Behind the rows, while they are digested: key, order, two sums, two hashes, position, and the scratch of mixing."""
 
 PIECE_BYTES = 4 * 2**20
 """Decoded bytes of one stored chunk of a segment: larger ones leave the cache, smaller ones cost more calls."""
@@ -67,12 +67,17 @@ def piece_rows(segment_rows: int, row_bytes: int) -> int:
 
 
 def _piece_peak(segment_rows: int, variables: Sequence[VariableSize]) -> int:
-    """Return the bytes of one piece, gathered, encoded and with its checksum."""
-    return max(3 * piece_rows(segment_rows, v.row_bytes) * v.row_bytes for v in variables)
+    """Return a bound on the bytes of one piece, gathered, encoded and with its checksum; it grows with the segment."""
+    return max(3 * min(segment_rows * v.row_bytes, PIECE_BYTES + v.row_bytes) for v in variables)
 
 
 def _widest(variables: Sequence[VariableSize]) -> int:
     return max(v.row_bytes for v in variables)
+
+
+def _rows_peak(rows: int, variables: Sequence[VariableSize], more: int = 0) -> int:
+    """Return the bytes of rows in memory with what is kept beside them, or of their digests, which come after them."""
+    return rows * (more + max(_widest(variables) + ORDER_ROW_BYTES, DIGEST_ROW_BYTES))
 
 
 def _read_peak(variables: Sequence[VariableSize]) -> int:
@@ -87,19 +92,14 @@ def _write_peak(variables: Sequence[VariableSize]) -> int:
 
 def scatter_peak(rows: int, segment_rows: int, variables: Sequence[VariableSize]) -> int:
     """Return the peak of a task that holds `rows` rows and cuts them into segments of at most `segment_rows`."""
-    return (
-        FIXED_BYTES
-        + rows * (_widest(variables) + SCATTER_ROW_BYTES)
-        + _read_peak(variables)
-        + _piece_peak(segment_rows, variables)
-    )
+    return FIXED_BYTES + _rows_peak(rows, variables) + _read_peak(variables) + _piece_peak(segment_rows, variables)
 
 
 def rescatter_peak(rows: int, parent_rows: int, segment_rows: int, variables: Sequence[VariableSize]) -> int:
     """Return the peak of a task of a deeper level: `rows` rows out of segments of `parent_rows`."""
     return (
         FIXED_BYTES
-        + rows * (_widest(variables) + SHUFFLE_ROW_BYTES)
+        + _rows_peak(rows, variables)
         + _piece_peak(parent_rows, variables)
         + _piece_peak(segment_rows, variables)
     )
@@ -108,16 +108,13 @@ def rescatter_peak(rows: int, parent_rows: int, segment_rows: int, variables: Se
 def shuffle_peak(pile_rows: int, segment_rows: int, variables: Sequence[VariableSize]) -> int:
     """Return the peak of shuffling a pile of `pile_rows` rows out of segments of at most `segment_rows`."""
     return (
-        FIXED_BYTES
-        + pile_rows * (_widest(variables) + SHUFFLE_ROW_BYTES)
-        + _piece_peak(segment_rows, variables)
-        + _write_peak(variables)
+        FIXED_BYTES + _rows_peak(pile_rows, variables) + _piece_peak(segment_rows, variables) + _write_peak(variables)
     )
 
 
 def direct_peak(n: int, variables: Sequence[VariableSize]) -> int:
     """Return the peak of shuffling all `n` rows in memory."""
-    return FIXED_BYTES + n * (_widest(variables) + SCATTER_ROW_BYTES) + _read_peak(variables) + _write_peak(variables)
+    return FIXED_BYTES + _rows_peak(n, variables, 16) + _read_peak(variables) + _write_peak(variables)
 
 
 def readback_peak(variables: Sequence[VariableSize]) -> int:
@@ -125,4 +122,4 @@ def readback_peak(variables: Sequence[VariableSize]) -> int:
     widest = max(variables, key=lambda v: v.row_bytes)
     rows = max(widest.unit_rows, BLOCK_BYTES // max(widest.row_bytes, 32))
     decoded = max(2 * v.unit_rows * v.row_bytes for v in variables)
-    return FIXED_BYTES + rows * (widest.row_bytes + SCATTER_ROW_BYTES) + decoded
+    return FIXED_BYTES + _rows_peak(rows, variables) + decoded

@@ -6,10 +6,7 @@ import math
 from collections.abc import Sequence
 
 from shuffle_tasks.planning.facts import ArrayFacts
-from shuffle_tasks.planning.memory import VariableSize
-
-MAX_UNIT_SHARE = 0.25
-"""The common multiple of several variables' chunk rows is taken for piles up to this share of a worker's memory."""
+from shuffle_tasks.planning.memory import VariableSize, shuffle_peak
 
 
 def variable_size(source: ArrayFacts, target: ArrayFacts) -> VariableSize:
@@ -36,8 +33,9 @@ def common_unit(
     """
     least = math.lcm(*(v.unit_rows for v in variables))
     widest = max(variables, key=lambda v: v.row_bytes * v.unit_rows)
-    most = MAX_UNIT_SHARE * budget / max(widest.row_bytes, 1) if pile_rows is None else max(pile_rows, widest.unit_rows)
-    if least == widest.unit_rows or min(least, n) <= most:
+    rows = min(least, n)
+    fits = rows <= max(pile_rows, widest.unit_rows) if pile_rows else shuffle_peak(rows, rows, variables) <= budget
+    if least == widest.unit_rows or fits:
         return least, ()
     return widest.unit_rows, (
         (
@@ -49,13 +47,17 @@ def common_unit(
 
 
 def fitting_rows(pile_rows: int, wanted: int, n: int) -> int:
-    """Return the largest divisor of `pile_rows` not above `wanted`, or `wanted` if one pile holds everything."""
+    """Return the divisor of `pile_rows` to take for the chunk rows of a variable that would like `wanted`.
+
+    The largest one not above, unless that makes more than four times the chunks and the smallest one above is not four
+    times as large; `wanted` itself if one pile holds everything.
+    """
     if pile_rows >= n or pile_rows % wanted == 0:
         return wanted
-    divisors = (
-        d for low in range(1, math.isqrt(pile_rows) + 1) if pile_rows % low == 0 for d in (low, pile_rows // low)
-    )
-    return max(d for d in divisors if d <= wanted)
+    low = [d for d in range(1, math.isqrt(pile_rows) + 1) if pile_rows % d == 0]
+    divisors = {*low, *(pile_rows // d for d in low)}
+    below, above = max(d for d in divisors if d < wanted), min((d for d in divisors if d > wanted), default=pile_rows)
+    return above if 4 * below < wanted and above <= 4 * wanted else below
 
 
 def span_steps(n: int, variables: Sequence[VariableSize]) -> tuple[int, ...]:

@@ -68,7 +68,12 @@ def target_nodes(
         raise RequestError("Zarr format 2 has no shards: leave --shard-rows out, or choose --zarr-format 3")
     made: Nodes = {}
     for path, documents in nodes.items():
-        node = _without_consolidation(documents) if want == have else _converted(source, path, documents, want)
+        try:
+            node = _without_consolidation(documents) if want == have else _converted(source, path, documents, want)
+        except Exception as error:
+            raise RequestError(
+                f"{path or '(root)'!r} of {source.root} cannot be converted to Zarr format {want}: {error}"
+            ) from error
         made[path] = _with_options(path, node, options) if path in rows else node
     return made
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from shuffle_tasks.errors import StorageError
 from shuffle_tasks.planning.plan import Plan
+from shuffle_tasks.storage.lease import check_token
 from shuffle_tasks.storage.spec import RunSpec, TaskRef
 
 
@@ -23,7 +24,14 @@ def record_key(stage: str, index: int) -> str:
 
 
 def write_record(ref: TaskRef, record: dict[str, Any]) -> dict[str, Any]:
-    """Write the record of a task after its data, and return it."""
+    """Write the record of a task after its data, and return it.
+
+    Raises
+    ------
+    RunError
+        If the attempt that sent the task lost its lease: a newer one is at work.
+    """
+    check_token(ref.work, ref.run_id)
     record = {"stage": ref.stage, "task": ref.index, "plan_id": ref.plan_id, "run_id": ref.run_id, **record}
     ref.spec().objects().put_json(record_key(ref.stage, ref.index), record)
     return record

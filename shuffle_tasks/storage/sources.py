@@ -40,8 +40,13 @@ def open_source(url: str, row_dim: str | None = None) -> SourceFacts:
     """
     path = os.path.abspath(url)
     nodes = _read_nodes(path)
-    _check_supported_arrays(path, nodes)
-    arrays = {p: NamedArray(p, tree.shape_of(d), tree.dimensions_of(d)) for p, d in nodes.items() if tree.is_array(d)}
+    try:
+        _check_supported_arrays(path, nodes)
+        arrays = {p: _named(p, d) for p, d in nodes.items() if tree.is_array(d)}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, RequestError):
+            raise
+        raise RequestError(f"the source {path} has damaged metadata: {type(error).__name__}: {error}") from error
     choice = choose_rows(list(arrays.values()), row_dim, source=path)
     objects = LocalObjects(path)
     return SourceFacts(
@@ -55,6 +60,16 @@ def open_source(url: str, row_dim: str | None = None) -> SourceFacts:
         copied_bytes=sum(sum(objects.walk_sizes(p)) for p in choice.copies),
         nodes=nodes,
     )
+
+
+def _named(path: str, documents: Mapping[str, Any]) -> NamedArray:
+    try:
+        shape = tree.shape_of(documents)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"array {path or '(root)'!r} has no shape") from error
+    if not all(isinstance(size, int) and size >= 0 for size in shape):
+        raise ValueError(f"array {path or '(root)'!r} has the shape {shape}")
+    return NamedArray(path, shape, tree.dimensions_of(documents))
 
 
 def _read_nodes(path: str) -> dict[str, dict[str, Any]]:

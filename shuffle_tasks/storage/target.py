@@ -151,7 +151,10 @@ def swap_in(staged: str, target: str) -> None:
         os.rename(target, old)
         os.rename(staged, target)
         os.rename(old, staged)
-    shutil.rmtree(staged) if os.path.isdir(staged) else os.unlink(staged)
+    if os.path.isdir(staged) and not os.path.islink(staged):
+        shutil.rmtree(staged)
+    else:
+        os.unlink(staged)
 
 
 def _exchange(one: str, other: str) -> bool:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from shuffle_tasks.errors import RequestError
+from shuffle_tasks.errors import RequestError, StorageError
 from shuffle_tasks.storage.objects import LocalObjects
 
 V2_NAMES = (".zarray", ".zgroup", ".zattrs")
@@ -16,12 +16,19 @@ V2_NAMES = (".zarray", ".zgroup", ".zattrs")
 def node_documents(objects: LocalObjects, path: str) -> dict[str, Any]:
     """Return the metadata documents of one node by name, {} if there is no node at `path`."""
     prefix = f"{path}/" if path else ""
-    document = objects.get_json(f"{prefix}zarr.json")
+    document = _get_object(objects, f"{prefix}zarr.json")
     if document is not None:
         return {"zarr.json": document}
-    found = {name: objects.get_json(f"{prefix}{name}") for name in V2_NAMES}
+    found = {name: _get_object(objects, f"{prefix}{name}") for name in V2_NAMES}
     found = {name: value for name, value in found.items() if value is not None}
     return found if ".zarray" in found or ".zgroup" in found else {}
+
+
+def _get_object(objects: LocalObjects, key: str) -> dict[str, Any] | None:
+    value = objects.get_json(key)
+    if value is None or isinstance(value, dict):
+        return value
+    raise StorageError(f"{objects.path(key)} holds no JSON object")
 
 
 def is_array(documents: Mapping[str, Any]) -> bool:

@@ -165,7 +165,7 @@ class CancelAtFirstTask(SilentObserver):
     def __init__(self, client: Any) -> None:
         self.client = client
 
-    def task_finished(self, stage: str, done: int, total: int) -> None:  # noqa: ARG002
+    def task_finished(self, stage: str, done: int, total: int) -> None:
         """Propose the state Cancelling."""
         if stage == "shuffle" and done == 1:
             from prefect.states import Cancelling
