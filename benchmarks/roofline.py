@@ -30,7 +30,7 @@ from shuffle_tasks.randomness import KeyStream, stable_order
 from shuffle_tasks.row_hash import RowHasher, binding_digest, content_digest, order_digest
 from shuffle_tasks.storage.codecs import ChunkCodec, chunk_codec, one_codec_thread
 from shuffle_tasks.storage.objects import LocalObjects
-from shuffle_tasks.storage.piles import _compressors
+from shuffle_tasks.storage.piles import pile_codecs
 
 SAMPLE_BYTES = 64 * MIB
 SEGMENTS = 16
@@ -84,7 +84,7 @@ def take_sample(path: str, name: str, array: zarr.Array[Any]) -> Sample:
     pile = chunk_codec(
         zarr.create_array(
             {}, shape=(pieces, *rows.shape[1:]), chunks=(pieces, *rows.shape[1:]), dtype=rows.dtype,
-            compressors=_compressors(rows.dtype),
+            compressors=pile_codecs(rows.dtype),
         )
     )  # fmt: skip
     if source is None or pile is None:

@@ -177,9 +177,7 @@ class ChunkedArray:
         codec = self._shards or self._codec
         if codec is None:
             raise TypeError(f"the codecs of {self.path!r} are not known here: write rows, not objects")
-        data = memoryview(codec.encode(chunk)).cast("B")
-        self.objects.put(self.key(index), data)
-        self.bytes_written += data.nbytes
+        self.bytes_written += self.objects.put(self.key(index), *codec.encode(chunk))
 
     def read_object(self, index: tuple[int, ...], out: NDArray[Any]) -> None:
         """Decode one whole stored object into `out`, C-contiguous and of as many elements.

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,29 +46,35 @@ class LocalObjects:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def put(self, key: str, data: bytes | bytearray | memoryview) -> None:
-        """Write an object atomically, making its directories."""
+    def put(self, key: str, *parts: Any) -> int:
+        """Write an object atomically, making its directories, and return its bytes.
+
+        Its content is the given buffers, one behind the other.
+        """
         path = self.path(key)
         partial = f"{path}.{uuid.uuid4().hex}.partial"
         try:
-            self._write(partial, data)
+            written = self._write(partial, parts)
             os.replace(partial, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(partial)
             raise
+        return written
 
     @staticmethod
-    def _write(path: str, data: bytes | bytearray | memoryview) -> None:
+    def _write(path: str, parts: Iterable[Any]) -> int:
         try:
             file = open(path, "wb", buffering=0)  # noqa: SIM115 - opened again after its directory is made
         except FileNotFoundError:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             file = open(path, "wb", buffering=0)  # noqa: SIM115
         with file:
-            rest = memoryview(data).cast("B")
-            while rest:
-                rest = rest[file.write(rest) :]
+            for part in parts:
+                rest = memoryview(part).cast("B")
+                while rest:
+                    rest = rest[file.write(rest) :]
+            return file.tell()
 
     def exists(self, key: str) -> bool:
         """Tell whether an object is there."""

@@ -29,6 +29,9 @@ from shuffle_tasks.storage.spec import RunSpec
 MANIFEST_VERSION = 1
 COUNT_NAME = "count"
 
+BLOSC_BLOCK = 2**17
+"""Faster than the blocks that Blosc chooses, by a tenth for noise of float32 and by a third for bytes."""
+
 
 def store_name(spec: RunSpec, depth: int) -> str:
     """Return the name of a level's store; the last level's is the one that is kept."""
@@ -40,10 +43,13 @@ def memory_dtype(documents: Mapping[str, Any]) -> np.dtype[Any]:
     return np.dtype(array_from_documents(LocalObjects(""), "", documents).dtype).newbyteorder("=")
 
 
-def _compressors(dtype: np.dtype[Any]) -> list[Any]:
-    """Return a fast codec (on float32 noise LZ4 takes half the time of Zstandard) and a checksum."""
+def pile_codecs(dtype: np.dtype[Any]) -> list[Any]:
+    """Return a fast codec (on float32 noise LZ4 takes a third of the time of Zstandard) and a checksum."""
     shuffle: Any = "shuffle" if dtype.itemsize > 1 else "bitshuffle"
-    return [BloscCodec(cname="lz4", clevel=5, shuffle=shuffle, typesize=min(dtype.itemsize, 255)), Crc32cCodec()]
+    return [
+        BloscCodec(cname="lz4", clevel=1, shuffle=shuffle, typesize=min(dtype.itemsize, 255), blocksize=BLOSC_BLOCK),
+        Crc32cCodec(),
+    ]
 
 
 def create_piles(spec: RunSpec, depth: int) -> None:
@@ -97,7 +103,7 @@ def _create_segments(
         chunks=(1, 1, piece, *row_shape),
         dtype=dtype,
         filters=None,
-        compressors=_compressors(dtype),
+        compressors=pile_codecs(dtype),
         fill_value=np.zeros((), dtype)[()],
     )
 

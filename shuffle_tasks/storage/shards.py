@@ -64,18 +64,20 @@ class ShardCodec:
         for number, index in enumerate(itertools.product(*map(range, self.grid))):
             yield number, tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, self.chunk, strict=True))
 
-    def encode(self, shard: NDArray[Any]) -> bytes:
-        """Return the bytes of one whole shard."""
-        parts, index = [], np.empty((math.prod(self.grid), 2), "<u8")
+    def encode(self, shard: NDArray[Any]) -> tuple[Any, ...]:
+        """Return the bytes of one whole shard, in parts that follow one another."""
+        parts: list[Any] = []
+        index = np.empty((math.prod(self.grid), 2), "<u8")
         at = self.index_bytes if self.index_first else 0
         for number, box in self._boxes():
-            data = memoryview(self.inner.encode(np.ascontiguousarray(shard[box]))).cast("B")
-            index[number] = at, data.nbytes
-            at += data.nbytes
-            parts.append(data)
+            start = at
+            for part in self.inner.encode(np.ascontiguousarray(shard[box])):
+                parts.append(memoryview(part).cast("B"))
+                at += parts[-1].nbytes
+            index[number] = start, at - start
         footer = index.tobytes()
         footer += int(google_crc32c.value(footer)).to_bytes(4, "little")
-        return b"".join([footer, *parts] if self.index_first else [*parts, footer])
+        return (footer, *parts) if self.index_first else (*parts, footer)
 
     def read(self, read_range: ReadRange, box: Box, out: NDArray[Any], fill: NDArray[Any]) -> int:
         """Read the part `box` of a shard into `out`, of the same shape, and return the bytes read.
