@@ -79,7 +79,7 @@ def _ratios(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, float]:
 
 
 def _our_run(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return stages and plan of our run of median time, and the share of the digests in the time of its tasks."""
+    """Return stages and plan of our run of median time, and the share of the digests in its time."""
     if not outcomes:
         return {}
     report = sorted(outcomes, key=lambda outcome: outcome.seconds)[len(outcomes) // 2].report
@@ -96,14 +96,14 @@ def _our_run(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
         "stages": dict(report["stages"]),
         "plan": {name: report["plan"][name] for name in names if name in report["plan"]},
-        "digest_share": digest_share(report["stages"]),
+        "digest_share": digest_share(report["stages"], report["plan"]["slots"]),
     }
 
 
-def digest_share(stages: Mapping[str, Mapping[str, Any]]) -> float:
-    """Return the digests' share of the time of all tasks."""
-    tasks = sum(stage["task_seconds"] for stage in stages.values())
-    return sum(stage["digest_seconds"] for stage in stages.values()) / tasks if tasks else 0.0
+def digest_share(stages: Mapping[str, Mapping[str, Any]], workers: int) -> float:
+    """Return the digests' share of the run's time, which all workers have."""
+    seconds = workers * sum(stage["seconds"] for stage in stages.values())
+    return sum(stage["digest_seconds"] for stage in stages.values()) / seconds if seconds else 0.0
 
 
 def describe_machine() -> dict[str, Any]:

@@ -122,7 +122,7 @@ def steps_of(sample: Sample, folder: str) -> dict[str, Callable[[], Any]]:
     order = stable_order(keys)
     runs = np.concatenate([np.sort(part) for part in np.array_split(keys, SEGMENTS)])
     pieces = list(_blocks(rows, sample.piece_rows))
-    piled = [bytes(sample.pile.encode(piece)) for piece in pieces]
+    piled = [b"".join(map(bytes, sample.pile.encode(piece))) for piece in pieces]
 
     def gather() -> None:
         np.take(rows, order, axis=0, out=scratch, mode="clip")

@@ -28,7 +28,7 @@ def show_comparison(console: Console, document: Mapping[str, Any]) -> None:
     console.print(table)
     show_numbers(console, "ratios", document["ratios"])
     if document["ours"]:
-        console.print(f"digests: {document['ours']['digest_share']:.1%} of the time of the tasks")
+        console.print(f"digests: {document['ours']['digest_share']:.1%} of the workers' time in the run")
 
 
 def show_numbers(console: Console, title: str, numbers: Mapping[str, float]) -> None:
@@ -55,7 +55,7 @@ def _comparisons(documents: Sequence[Mapping[str, Any]]) -> str:
     lines = [head, ["---"] + ["---:"] * len(documents)]
     lines += [[name, *(_seconds(d["contenders"].get(name)) for d in documents)] for name in names]
     lines += [[name, *(_number(d["ratios"].get(name)) for d in documents)] for name in ratios]
-    lines += [["digests, share of task time", *(_share(d["ours"].get("digest_share")) for d in documents)]]
+    lines += [["digests, share of run time", *(_share(d["ours"].get("digest_share")) for d in documents)]]
     machine = documents[0]["machine"]
     packages = ", ".join(f"{name} {found}" for name, found in machine["packages"].items())
     note = f"{machine['cores']} cores, Python {machine['python']}, {packages}. A star marks an extrapolation."

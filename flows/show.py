@@ -22,6 +22,7 @@ PLAN_LINES = (
     ("slots", "workers"),
     ("budget", "memory a worker"),
     ("levels", "scatter levels"),
+    ("tasks", "tasks"),
     ("scatter_tasks", "scatter tasks"),
     ("scatter_rows", "rows a scatter task"),
     ("piles", "piles"),

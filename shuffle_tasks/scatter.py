@@ -9,6 +9,7 @@ bytes to the same keys, and its commit record after them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,56 @@ from shuffle_tasks.storage.piles import PileLevel, memory_dtype
 from shuffle_tasks.storage.records import write_record
 from shuffle_tasks.storage.spec import RunSpec, TaskRef
 
+SLAB_BYTES = 2**21
+"""Rows are hashed by about so many bytes, and at least one stored object, at a time."""
+
 
 def open_source_array(spec: RunSpec, path: str) -> ChunkedArray:
     """Return one array of the source, from the documents of the plan."""
     return ChunkedArray(LocalObjects(spec.source_url), path, spec.source_nodes[path])
 
 
-def read_source_rows(spec: RunSpec, array: ChunkedArray, start: int, stop: int) -> NDArray[Any]:
-    """Return the source rows [start, stop) of one array, in this machine's byte order."""
+def read_source_rows(
+    spec: RunSpec,
+    array: ChunkedArray,
+    span: tuple[int, int],
+    add: Callable[[int, NDArray[Any]], None],
+    meter: TaskMeter,
+) -> NDArray[Any]:
+    """Return some source rows of one array, in this machine's byte order.
+
+    Parameters
+    ----------
+    spec
+        The run.
+    array
+        One of its source arrays.
+    span
+        Rows [start, stop).
+    add
+        Is called with the offset of each slab of rows as soon as it is decoded: hashing it while it is in the cache
+        saves a pass over memory.
+    meter
+        Takes the times of reading and of digests.
+    """
+    start, stop = span
     rows = np.empty((stop - start, *array.shape[1:]), memory_dtype(spec.source_nodes[array.path]))
-    array.read_rows(start, stop, rows)
+    step = array.object_rows * max(1, SLAB_BYTES // max(1, rows[:1].nbytes * array.object_rows))
+    at = start
+    while at < stop:
+        end = min(stop, (at // array.object_rows) * array.object_rows + step)
+        slab = rows[at - start : end - start]
+        with meter.part("read"):
+            array.read_rows(at, end, slab)
+        with meter.part("digest"):
+            add(at - start, slab)
+        at = end
     return rows
+
+
+def hash_into(hasher: RowHasher, sums: NDArray[np.uint64], variable: int) -> Callable[[int, NDArray[Any]], None]:
+    """Return a function that adds slabs of one variable's rows, given their offsets, to `sums`."""
+    return lambda at, slab: hasher.add(sums[at : at + len(slab)], variable, slab)
 
 
 def row_hasher(spec: RunSpec) -> RowHasher:
@@ -66,10 +106,7 @@ def scatter_span(ref: TaskRef) -> dict[str, Any]:
         sums, bytes_read = hasher.zeros(stop - start), 0
         for number, path in enumerate(spec.paths):
             array = open_source_array(spec, path)
-            with meter.part("read"):
-                rows = read_source_rows(spec, array, start, stop)
-            with meter.part("digest"):
-                hasher.add(sums, number, rows)
+            rows = read_source_rows(spec, array, (start, stop), hash_into(hasher, sums, number), meter)
             with meter.part("write"):
                 piles.write_rows(path, ref.index, every_pile, rows, order, cuts)
             bytes_read += array.bytes_read

@@ -15,7 +15,7 @@ from shuffle_tasks.errors import CertificateError
 from shuffle_tasks.measure import TaskMeter
 from shuffle_tasks.randomness import stable_order
 from shuffle_tasks.row_hash import Digest, RowHasher, binding_digest, content_digest, order_digest
-from shuffle_tasks.scatter import open_source_array, read_source_rows, row_hasher
+from shuffle_tasks.scatter import hash_into, open_source_array, read_source_rows, row_hasher
 from shuffle_tasks.storage.chunks import ChunkedArray
 from shuffle_tasks.storage.codecs import one_codec_thread
 from shuffle_tasks.storage.objects import LocalObjects
@@ -77,10 +77,7 @@ def shuffle_in_memory(ref: TaskRef) -> dict[str, Any]:
         writer = _TargetWriter(spec, 0, n, order, meter)
         for number, path in enumerate(spec.paths):
             array = open_source_array(spec, path)
-            with meter.part("read"):
-                rows = read_source_rows(spec, array, 0, n)
-            with meter.part("digest"):
-                hasher.add(source_sums, number, rows)
+            rows = read_source_rows(spec, array, (0, n), hash_into(hasher, source_sums, number), meter)
             writer.write(path, rows)
             bytes_read += array.bytes_read
             del rows

@@ -118,11 +118,11 @@ def test_sources_are_kept(tmp_path: Path) -> None:
     assert path.stat().st_mtime_ns == before
 
 
-def test_digest_share_is_of_the_tasks() -> None:
-    """The share is the sum over stages of digest seconds over task seconds, and 0 where no task ran."""
+def test_digest_share_is_of_the_run() -> None:
+    """The share is digest seconds over the workers' seconds in all stages, and 0 where there was none."""
     stages = {
-        "scatter": {"task_seconds": 6.0, "digest_seconds": 1.0},
-        "shuffle": {"task_seconds": 4.0, "digest_seconds": 0.5},
+        "scatter": {"seconds": 3.0, "digest_seconds": 1.0},
+        "shuffle": {"seconds": 2.0, "digest_seconds": 0.5},
     }
-    assert digest_share(stages) == pytest.approx(0.15)
-    assert digest_share({}) == 0.0
+    assert digest_share(stages, 2) == pytest.approx(0.15)
+    assert digest_share({}, 2) == 0.0

@@ -98,14 +98,11 @@ def local_client(slots: int, budget: int) -> Iterator[Any]:
     The nanny's own settings switch off glibc's adaptive mmap threshold, so that each buffer over 128 KiB would be
     mapped and faulted in anew, which halves the speed; ours must be in the environment before the worker is exec'ed.
     """
-    import dask
     from distributed import Client, LocalCluster
 
-    environment = {
-        "MALLOC_MMAP_THRESHOLD_": str(MMAP_THRESHOLD),
-        "MALLOC_TRIM_THRESHOLD_": str(min(max(budget // 8, 8 * 2**20), 2**30)),
-    }
-    with dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in environment.items()}):
+    with _environment(
+        MALLOC_MMAP_THRESHOLD_=str(MMAP_THRESHOLD), MALLOC_TRIM_THRESHOLD_=str(min(max(budget // 8, 8 * 2**20), 2**30))
+    ):
         cluster = LocalCluster(
             n_workers=slots,
             threads_per_worker=1,
@@ -118,6 +115,25 @@ def local_client(slots: int, budget: int) -> Iterator[Any]:
         with cluster, Client(cluster, set_as_default=False) as client:
             client.run(_ignore_interrupts)
             yield client
+
+
+@contextlib.contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Set environment variables for a while.
+
+    Dask's configuration would do for the first cluster of a process only: its nannies leave their settings in the
+    environment, which then comes before the configuration.
+    """
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _ignore_interrupts() -> None:

@@ -36,7 +36,7 @@ def one_codec_thread() -> Iterator[None]:
 
 
 CRC32C_RESIDUE = 0x48674BC7
-"""The crc32c of any bytes followed by their own crc32c, little-endian: the check needs no copy without the last four."""
+"""The crc32c of any bytes followed by their own crc32c, little-endian: checking needs no copy without the last four."""
 
 
 class _Crc32c:
