@@ -34,8 +34,8 @@ MIB = 2**20
 ROW_FLOATS = 256
 CHUNK_ROWS = 1024
 TOLERANCE = 1.1
-LOWEST = 0.4
-"""Of the projection: much less, and memory would be wasted. At so small a memory, a third of it is the fixed part, for
+LOWEST = 0.3
+"""Of the projection: much less, and memory would be wasted. At so small a memory, almost half of it is the fixed part, for
 what the heap keeps between tasks: a fresh worker hardly uses it."""
 
 

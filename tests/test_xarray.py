@@ -195,7 +195,13 @@ def test_shards_chunks_and_codecs_of_the_target(tmp_path: Path) -> None:
     assert_shuffled(config, encoding=False)
     image = opened(config.target).image.encoding
     assert (image["chunks"], image["shards"]) == ((4, 2, 4), (12, 2, 4))
-    assert "BloscCname.zstd" in repr(image["compressors"])
+    (compressor,) = (codec.to_dict() for codec in image["compressors"])
+    settings = compressor["configuration"]
+    assert (compressor["name"], str(getattr(settings["cname"], "value", settings["cname"]))) == ("blosc", "zstd")
+    assert (settings["clevel"], settings["typesize"]) == (
+        1,
+        np.dtype(opened(config.target).image.encoding["dtype"]).itemsize,
+    )
 
 
 def test_a_sharded_source_stays_sharded(tmp_path: Path) -> None:
