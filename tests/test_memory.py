@@ -35,8 +35,8 @@ ROW_FLOATS = 256
 CHUNK_ROWS = 1024
 TOLERANCE = 1.1
 LOWEST = 0.3
-"""Of the projection: much less, and memory would be wasted. At so small a memory, almost half of it is the fixed part, for
-what the heap keeps between tasks: a fresh worker hardly uses it."""
+"""Of the projection: much less, and memory would be wasted. At so small a memory, almost half of it is the fixed part,
+for what the heap keeps between tasks: a fresh worker hardly uses it."""
 
 
 def _status_bytes(name: str) -> int:

@@ -14,7 +14,7 @@ from strategies import Dataset, datasets, run_sizes, synchronous, target_options
 from shuffle_tasks import STAGES, ShuffleConfig, ShuffleRun, run_shuffle, verify
 from shuffle_tasks.planning import plan
 
-# zarr-python compares the source with its fill value when it is written; NumPy warns of signalling NaNs among random bits.
+# zarr-python compares a source with its fill value as it is written; NumPy warns of signalling NaNs in random bits.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered in equal:RuntimeWarning")
 
 moderate = settings(deadline=None, database=None, derandomize=True, max_examples=80)
