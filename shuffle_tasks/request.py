@@ -26,7 +26,6 @@ from shuffle_tasks.planning.memory import MAX_CHUNK_BYTES
 from shuffle_tasks.planning.plan import PILE_EXPANSION, Plan, build_plan
 from shuffle_tasks.planning.sizes import format_bytes
 from shuffle_tasks.planning.units import fitting_rows
-from shuffle_tasks.storage import tree
 from shuffle_tasks.storage.chunks import array_from_documents
 from shuffle_tasks.storage.layout import Nodes, TargetOptions, target_nodes, with_chunk_rows
 from shuffle_tasks.storage.objects import LocalObjects
@@ -259,8 +258,3 @@ def check_disk(request: Request, plan: Plan) -> None:
                 f"and the piles about {format_bytes(plan.temporary_bytes)}, {format_bytes(need)} of it here, and "
                 f"{format_bytes(free)} are free; make room, or choose another --work-dir"
             )
-
-
-def array_paths(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the paths of the arrays among nodes."""
-    return [path for path, documents in nodes.items() if tree.is_array(documents)]

@@ -163,7 +163,7 @@ class ShuffleRun:
         try:
             if error is not None and self._record and not self.already_complete and self._record["status"] == "running":
                 status = "failed" if isinstance(error, Exception) else "cancelled"
-                if isinstance(error, CertificateError):
+                if isinstance(error, CertificateError) and self._lease.is_held():
                     LocalObjects(self._request.work).delete_tree("records")
                 self._write_record(status=status, error=f"{type(error).__name__}: {error}")
         finally:

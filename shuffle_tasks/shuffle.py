@@ -5,7 +5,6 @@ segments of pile j  →  keys merged  →  rows gathered in key order  →  targ
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -135,6 +134,3 @@ def _check_borders(spec: RunSpec, pile: int, keys: NDArray[np.uint64]) -> None:
     below, above = spec.splitters.keys[pile - 1 : pile], spec.splitters.keys[pile : pile + 1]
     if np.any(keys[:-1] > keys[1:]) or (pile and keys[0] < below[0]) or (len(above) and keys[-1] > above[0]):
         raise CertificateError(f"pile {pile} holds keys outside its range: rows are in the wrong pile")
-
-
-STAGE_FUNCTIONS: dict[str, Callable[[TaskRef], dict[str, Any]]] = {"pile": shuffle_pile, "memory": shuffle_in_memory}

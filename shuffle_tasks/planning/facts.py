@@ -51,11 +51,6 @@ class ArrayFacts:
         """Rows of one stored object."""
         return self.object_shape[0]
 
-    @property
-    def object_bytes(self) -> int:
-        """Bytes of one decoded stored object."""
-        return self.itemsize * math.prod(self.object_shape)
-
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:

@@ -98,11 +98,6 @@ def expected_segment(n: int, span_rows: int, pile_rows: int) -> int:
     return min(span_rows, pile_rows, math.ceil(mean + 6 * math.sqrt(mean)) + 1)
 
 
-def task_rows(n: int, span_rows: int, parent_rows: int) -> int:
-    """Return a bound on the rows of a task of a deeper level."""
-    return expected_segment(n, span_rows, parent_rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """What the caller fixes (None = choose): rows a pile, source rows a scatter task, number of levels."""
@@ -227,7 +222,7 @@ def _deeper_span(parent: Level, work: Workload) -> int:
     """Return the largest whole number of parent spans whose rows in one parent pile fit the budget."""
 
     def fits(spans: int) -> bool:
-        rows = task_rows(work.n, min(work.n, spans * parent.span_rows), parent.pile_rows)
+        rows = expected_segment(work.n, min(work.n, spans * parent.span_rows), parent.pile_rows)
         return memory.rescatter_peak(rows, parent.segment_rows, rows, work.variables) <= work.budget
 
     return _largest(1, parent.spans, 1, fits) * parent.span_rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from shuffle_tasks.errors import StorageError
@@ -65,8 +64,3 @@ def committed_records(spec: RunSpec, stage: str, tasks: int) -> list[dict[str, A
             f"{len(missing)} of {tasks} {stage} tasks have no commit record: {missing[:10]}; run the same command again"
         )
     return [record for record in records if record is not None]
-
-
-def add_up(records: Iterable[dict[str, Any]], name: str) -> int:
-    """Return the sum of one number over records."""
-    return sum(int(record.get(name, 0)) for record in records)
